@@ -44,6 +44,9 @@ struct CaseSpec {
   std::optional<DType> weights = std::nullopt;
 };
 
+// Products with so many results have names that end in "_wide" (main.cc, --skip).
+inline constexpr int64_t kWideResults = 8000;
+
 // Every case of every op.
 std::vector<CaseSpec> AllCases();
 void AddStructureCases(std::vector<CaseSpec>& cases);

@@ -44,7 +44,7 @@ std::vector<Shape> ShapesOf(DType dtype) {
   // Few rows and many terms, which kernels divide among workgroups, in unequal parts too.
   if (dtype == DType::kQ4_K) shapes.push_back({20, 96, 3328});
   if (dtype == DType::kQ8_0) shapes.push_back({20, 96, 3392});
-  // Results enough for the larger tiles of kernels that have several.
+  // Results enough for the larger tiles of kernels that have several: wide cases.
   if (dtype == DType::kQ4_K) {
     shapes.push_back({70, 12740, lengths[0]});
     shapes.push_back({193, 12740, lengths[0]});
@@ -74,7 +74,8 @@ ValueId UnevenRows(CaseBuilder& b, int64_t k) {
 
 void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
   for (const Shape& s : ShapesOf(dtype)) {
-    cases.push_back({fmt::format("matmul/{}_k{}_n{}_t{}", NameOf(dtype), s.k, s.n, s.t),
+    cases.push_back({fmt::format("matmul/{}_k{}_n{}_t{}{}", NameOf(dtype), s.k, s.n, s.t,
+                                 s.n >= kWideResults ? "_wide" : ""),
                      OpKind::kMatMul, [=](uint64_t seed) {
                        CaseBuilder b(seed, s.t);
                        const ValueId x = UnevenRows(b, s.k);
@@ -113,13 +114,14 @@ void AddManyAsStored(std::vector<CaseSpec>& cases) {
 void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
   const int64_t k = LengthsOf(dtype)[1];
   for (const int64_t t : {1, 7, 20, 40, 70, 150}) {
-    const int64_t n = t == 70 ? 6370 : 67;  // enough for larger tiles
-    if (t == 70 && dtype != DType::kQ6_K) continue;
+    const bool wide = t == 70;  // results enough for larger tiles
+    const int64_t n = wide ? 6370 : 67;
+    if (wide && dtype != DType::kQ6_K) continue;
     if ((t == 20 || t == 150) && dtype != DType::kQ4_K) continue;
     // Small activations, and some that take the gate to both of its ends.
     const double most = t == 7 ? 5 : 0.3;
-    cases.push_back({fmt::format("geglu_linear/{}_t{}", NameOf(dtype), t), OpKind::kGeGluLinear,
-                     [=](uint64_t seed) {
+    cases.push_back({fmt::format("geglu_linear/{}_t{}{}", NameOf(dtype), t, wide ? "_wide" : ""),
+                     OpKind::kGeGluLinear, [=](uint64_t seed) {
                        CaseBuilder b(seed, t);
                        const ValueId x = b.Floats("x", F({kT, k}), -most, most);
                        const ValueId gate = b.Weight("gate", {dtype, {n, k}});

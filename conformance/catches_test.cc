@@ -133,6 +133,22 @@ TEST(Conformance, AFilterWithoutStarsGetsAHint) {
   EXPECT_THAT(run.err, HasSubstr("no test matches 'reshape'; '*reshape*' matches "));
 }
 
+TEST(Conformance, SkippedTestsDoNotRun) {
+  const std::string report = TemporaryDirectory() / "skipped.json";
+  const RunResult run = RunWrong(
+      "element_not_written", {"--filter", "Op.copy/f32_t*", "--skip", "*_t7", "--json", report});
+  const auto json = nlohmann::json::parse(ReadFile(report));
+  ASSERT_EQ(json["tests"].size(), 1U) << run.out;
+  EXPECT_EQ(json["tests"][0]["test"], "Op.copy/f32_t1");
+}
+
+TEST(Conformance, WhatIsSkippedHasToExist) {
+  const RunResult run = RunWrong("", {"--filter", "Op.copy/*", "--skip", "*_narrow"});
+  EXPECT_EQ(run.exit_code, kUsage);
+  EXPECT_THAT(run.err, HasSubstr("no test matches '*_narrow', which --skip names"));
+  EXPECT_EQ(RunWrong("", {"--list", "--filter", "Op.*", "--skip", "Op.*"}).exit_code, kUsage);
+}
+
 // The tests of reshape end the process; those before and after them are run, and reported.
 class Ends : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 

@@ -14,6 +14,7 @@ struct Flags {
   std::string manifest;
   std::string activations;  // overrides the manifest; may be empty
   std::string filter = "*";
+  std::vector<std::string> skip;  // tests to leave out, as in `filter`
   std::string json;
   std::vector<std::string> options;
   uint32_t device = 0;

@@ -45,8 +45,20 @@ Result<std::vector<NamedTest>> ChosenTests(const Flags& flags, std::vector<Named
     return MakeError(ErrorKind::kUsage, "conformance.filter",
                      "no test matches '{}'{}; --list shows all", flags.filter, hint);
   }
-  std::erase_if(tests,
-                [&](const NamedTest& test) { return !MatchesGlob(flags.filter, test.name); });
+  for (const std::string& skip : flags.skip) {
+    if (matching(skip) > 0) continue;
+    return MakeError(ErrorKind::kUsage, "conformance.skip",
+                     "no test matches '{}', which --skip names; --list shows all", skip);
+  }
+  std::erase_if(tests, [&](const NamedTest& test) {
+    return !MatchesGlob(flags.filter, test.name) ||
+           std::ranges::any_of(
+               flags.skip, [&](const std::string& skip) { return MatchesGlob(skip, test.name); });
+  });
+  if (tests.empty()) {
+    return MakeError(ErrorKind::kUsage, "conformance.skip",
+                     "--skip leaves out all tests that match '{}'", flags.filter);
+  }
   return tests;
 }
 
@@ -91,6 +103,10 @@ int Main(int argc, char** argv) {
   app.add_option("--device", flags.device, "Index of the device")->capture_default_str();
   app.add_option("--filter", flags.filter, "Tests to run; * stands for any text")
       ->capture_default_str();
+  app.add_option(
+      "--skip", flags.skip,
+      "Tests to leave out, as in --filter; may be repeated. Those named *_wide give large "
+      "GPUs work for their largest tiles and are slow on other devices");
   app.add_option("--seed", flags.seed, "Seed of all data")->capture_default_str();
   app.add_option("--manifest", flags.manifest,
                  "JSON file with what is unsupported or known to fail, and why");
