@@ -44,8 +44,9 @@ struct CaseSpec {
   std::optional<DType> weights = std::nullopt;
 };
 
-// Products with so many results have names that end in "_wide" (main.cc, --skip).
-inline constexpr int64_t kWideResults = 8000;
+// The end of the name of a product of so many results, gated ones counted twice: "_wide" if they
+// are for the largest tiles of large GPUs (--skip in main.cc), else empty.
+inline const char* WideSuffix(int64_t results) { return results >= 8000 ? "_wide" : ""; }
 
 // Every case of every op.
 std::vector<CaseSpec> AllCases();

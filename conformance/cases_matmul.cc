@@ -74,15 +74,15 @@ ValueId UnevenRows(CaseBuilder& b, int64_t k) {
 
 void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
   for (const Shape& s : ShapesOf(dtype)) {
-    cases.push_back({fmt::format("matmul/{}_k{}_n{}_t{}{}", NameOf(dtype), s.k, s.n, s.t,
-                                 s.n >= kWideResults ? "_wide" : ""),
-                     OpKind::kMatMul, [=](uint64_t seed) {
-                       CaseBuilder b(seed, s.t);
-                       const ValueId x = UnevenRows(b, s.k);
-                       const ValueId weight = b.Weight("weight", {dtype, {s.n, s.k}});
-                       return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
-                                    OpAttrs(rl_matmul_attrs{0, 1}), ToleranceClassOf(dtype));
-                     }});
+    cases.push_back(
+        {fmt::format("matmul/{}_k{}_n{}_t{}{}", NameOf(dtype), s.k, s.n, s.t, WideSuffix(s.n)),
+         OpKind::kMatMul, [=](uint64_t seed) {
+           CaseBuilder b(seed, s.t);
+           const ValueId x = UnevenRows(b, s.k);
+           const ValueId weight = b.Weight("weight", {dtype, {s.n, s.k}});
+           return OneOp(std::move(b), OpKind::kMatMul, {x, weight}, OpAttrs(rl_matmul_attrs{0, 1}),
+                        ToleranceClassOf(dtype));
+         }});
   }
   for (const int64_t n : {LengthsOf(dtype)[0], LengthsOf(dtype)[1]}) {
     cases.push_back({fmt::format("matmul/{}_as_stored_n{}", NameOf(dtype), n), OpKind::kMatMul,
@@ -113,14 +113,13 @@ void AddManyAsStored(std::vector<CaseSpec>& cases) {
 
 void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
   const int64_t k = LengthsOf(dtype)[1];
-  for (const int64_t t : {1, 7, 20, 40, 70, 150}) {
-    const bool wide = t == 70;  // results enough for larger tiles
-    const int64_t n = wide ? 6370 : 67;
-    if (wide && dtype != DType::kQ6_K) continue;
-    if ((t == 20 || t == 150) && dtype != DType::kQ4_K) continue;
+  for (const int64_t t : {1, 7, 13, 20, 40, 70, 150}) {
+    const int64_t n = t == 70 ? 6370 : 67;  // enough for larger tiles
+    if (t == 70 && dtype != DType::kQ6_K) continue;
+    if ((t == 13 || t == 20 || t == 150) && dtype != DType::kQ4_K) continue;
     // Small activations, and some that take the gate to both of its ends.
     const double most = t == 7 ? 5 : 0.3;
-    cases.push_back({fmt::format("geglu_linear/{}_t{}{}", NameOf(dtype), t, wide ? "_wide" : ""),
+    cases.push_back({fmt::format("geglu_linear/{}_t{}{}", NameOf(dtype), t, WideSuffix(2 * n)),
                      OpKind::kGeGluLinear, [=](uint64_t seed) {
                        CaseBuilder b(seed, t);
                        const ValueId x = b.Floats("x", F({kT, k}), -most, most);

@@ -81,7 +81,7 @@ void AddClippedProducts(std::vector<CaseSpec>& cases) {
                                   {DType::kF32, 70, 96, 640}};
   for (const Clipped& c : kClipped) {
     const std::string name = fmt::format("matmul/clipped_{}_k{}_n{}_t{}{}", NameOf(c.dtype), c.k,
-                                         c.n, c.t, c.n >= kWideResults ? "_wide" : "");
+                                         c.n, c.t, WideSuffix(c.n));
     cases.push_back(
         {name, OpKind::kMatMul, [=](uint64_t seed) {
            CaseBuilder b(seed, c.t);

@@ -11,9 +11,9 @@
 
 namespace rullama::gpu {
 
-// Results of a tile of matmul.comp, and rows of an expert's tile in matmul_stored.comp.
-inline constexpr uint32_t kProductTile = 64;
-inline constexpr uint32_t kTileThreads = 256;  // of a workgroup that computes a tile
+inline constexpr uint32_t kTileResults = 64;     // of a tile of matmul.comp
+inline constexpr uint32_t kStoredTileRows = 64;  // of an expert's tile in matmul_stored.comp
+inline constexpr uint32_t kTileThreads = 256;  // of a workgroup of matmul_stored.comp or sum_parts
 // Terms of a step of the kernels for matrix units, of all parts of x together.
 inline constexpr uint64_t kCoopTerms = 64;
 
@@ -41,9 +41,9 @@ struct ProductOperands {
 
 // moe_sort cuts the sorted pairs of row and expert into tiles. All pairs of a tile have one expert.
 struct ExpertTiles {
-  uint32_t rows = kProductTile;    // of a tile
-  CoopTile tile = kSmallCoopTile;  // of products on matrix units: it has these rows
-  int64_t count = 0;               // at most
+  uint32_t rows = kSmallCoopTile.rows;  // of a tile
+  CoopTile tile = kSmallCoopTile;       // of products on matrix units, which have these rows
+  int64_t count = 0;                    // at most
   Scratch table{};
 };
 
@@ -142,7 +142,7 @@ void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& 
 void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
 // Emits the dense product y = x W from all pieces of the weight. product.n: columns of W.
 void EmitStored(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
-// Emits the same for experts, of mode kShared or kPairs, in tiles of kProductTile rows.
+// Emits the same for experts, of mode kShared or kPairs, in tiles of kStoredTileRows rows.
 void EmitStoredExperts(PlanBuilder& plan, const Product& product, ProductOperands operands,
                        const ExpertTiles& tiles);
 

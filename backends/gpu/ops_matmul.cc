@@ -10,8 +10,6 @@
 namespace rullama::gpu {
 namespace {
 
-static_assert(kSmallCoopTile.rows == kProductTile);
-
 constexpr uint32_t kMatVecThreads = 128;
 // Rows of weights from which on a group of lanes takes several, so that it reads x less often:
 // with fewer there would be too few groups to hide the latency of memory.
@@ -150,9 +148,9 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
 // Emits a GEMM in f32 in `tiles` tiles of `tile_rows` rows.
 void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
                    uint32_t tile_rows, uint64_t tiles) {
-  constexpr uint32_t kRowThreads = 4;  // of a workgroup for each row of its tile
+  constexpr uint32_t kRowThreads = 4;  // invocations for each row of a tile (kernels.def)
   const WeightShape& shape = product.weight->shape();
-  const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kProductTile);
+  const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kTileResults);
   uint64_t parts = 1;
   if (HasPlainSums(product)) {
     parts = WholeParts(CeilDiv(shape.columns, kMatVecChunk),
@@ -589,7 +587,7 @@ void EmitGemm(PlanBuilder& plan, const Product& product, ProductOperands operand
   }
   if (dense) {
     const uint64_t rows = RowsOf(plan, product);
-    const uint32_t tile_rows = SumTileRows(rows);
+    const uint32_t tile_rows = F32TileRows(rows);
     EmitTiledGemm(plan, product, operands, tile_rows, CeilDiv(rows, tile_rows));
   } else {
     EmitTiledGemm(plan, product, operands, tiles.rows, static_cast<uint64_t>(tiles.count));

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kMoeThreads = 256;
 constexpr uint32_t kMaxCounters = 1024;  // of moe_sort: experts, and invocations
 
-// Sorts for tiles of so many rows.
+// Sorts the pairs of row and expert into tiles of `rows` rows.
 ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, uint32_t rows) {
   const rl_value& value = plan.graph().value(experts);
   const int64_t used = Last(value);
@@ -38,8 +38,9 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, uint
   return tiles;
 }
 
-// Sorts for products that follow one another and read the same table. Tiles of products in f32 have
-// room for twice the rows of an average expert.
+// Sorts for products that follow one another and read the same table. If none of them runs on
+// matrix units, tiles hold twice the rows of an average expert, at most 64; if only some do, all of
+// them take the rows of kSmallCoopTile.
 ExpertTiles SortFor(PlanBuilder& plan, uint32_t experts,
                     std::initializer_list<const Product*> products) {
   const int64_t count = (*products.begin())->expert_count;
@@ -49,7 +50,7 @@ ExpertTiles SortFor(PlanBuilder& plan, uint32_t experts,
     return RunsOnMatrixUnits(plan.tuning(), product->weight->shape());
   };
   if (std::ranges::none_of(products, on_matrix_units)) {
-    return Sort(plan, experts, count, SumTileRows(2 * pairs / static_cast<uint64_t>(count)));
+    return Sort(plan, experts, count, F32TileRows(2 * pairs / static_cast<uint64_t>(count)));
   }
   const CoopTile tile = std::ranges::all_of(products, on_matrix_units)
                             ? ExpertTileOf(pairs, static_cast<uint64_t>(count))
@@ -79,7 +80,7 @@ Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t we
 void GroupedAsStored(PlanBuilder& plan, Product product, const ProductOperands& operands) {
   product.n = Last(plan.Result());
   EmitStoredExperts(plan, product, operands,
-                    Sort(plan, operands.experts, product.expert_count, kProductTile));
+                    Sort(plan, operands.experts, product.expert_count, kStoredTileRows));
 }
 
 bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {

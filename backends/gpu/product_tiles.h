@@ -50,9 +50,9 @@ struct CoopDivision {
 // quarter of its rows is empty.
 [[nodiscard]] CoopTile ExpertTileOf(uint64_t pairs, uint64_t experts);
 
-// The rows of a tile of matmul.comp, 16, 32 or 64, for products of at most `rows` rows: the kernel
-// computes all rows of a tile, also those that are not there.
-[[nodiscard]] constexpr uint32_t SumTileRows(uint64_t rows) {
+// Rows of a tile of the f32 kernel `matmul`: the least of 16, 32 and 64 that holds `rows`, or 64.
+// The kernel computes all rows of a tile, also those that are not there.
+[[nodiscard]] constexpr uint32_t F32TileRows(uint64_t rows) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(rows), 16, 64));
 }
 

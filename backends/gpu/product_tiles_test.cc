@@ -49,10 +49,10 @@ TEST(DivisionOf, TakesTheLowestTileOfFewRows) {
   EXPECT_EQ(DivisionOf(LargeGpu(), {17, 12288, 24, 6}).parts, 2U);  // 192 tiles
 }
 
-TEST(SumTileRows, IsThePowerOfTwoThatHoldsTheRows) {
+TEST(F32TileRows, HoldTheRowsIfTheyCan) {
   for (const auto& [rows, tile] :
-       {std::pair{0, 16}, {9, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {65, 64}}) {
-    EXPECT_EQ(SumTileRows(static_cast<uint64_t>(rows)), static_cast<uint32_t>(tile)) << rows;
+       {std::pair{0, 16}, {9, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {64, 64}, {2048, 64}}) {
+    EXPECT_EQ(F32TileRows(static_cast<uint64_t>(rows)), static_cast<uint32_t>(tile)) << rows;
   }
 }
 

@@ -42,7 +42,7 @@ bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          (Cpuid(1, 0).ecx & bit_F16C) != 0;
 }
-[[maybe_unused]] bool HasAvxVnni() {  // not in builds for sanitizers
+bool HasAvxVnni() {
   constexpr unsigned kAvxVnniBit = 1u << 4;
   return HasAvx2() && (Cpuid(7, 1).eax & kAvxVnniBit) != 0;
 }
@@ -90,8 +90,8 @@ constexpr Level kLevels[] = {
     {Isa::kPortable, "portable", Always, TableOf<Isa::kPortable>, TrainingTableOf<Isa::kPortable>},
 #if defined(RULLAMA_CPU_X86_KERNELS)
     {Isa::kAvx2, "avx2", HasAvx2, TableOf<Isa::kAvx2>, TrainingTableOf<Isa::kAvx2>},
-#if defined(RULLAMA_CPU_ALL_X86_LEVELS)
     {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, TableOf<Isa::kAvxVnni>, TrainingTableOf<Isa::kAvxVnni>},
+#if defined(RULLAMA_CPU_AVX512_KERNELS)
     {Isa::kAvx512, "avx512", HasAvx512, TableOf<Isa::kAvx512>, TrainingTableOf<Isa::kAvx512>},
 #endif
     {Isa::kAvx512Vnni, "avx512-vnni", HasAvx512Vnni, TableOf<Isa::kAvx512Vnni>,

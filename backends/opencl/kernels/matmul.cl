@@ -1,7 +1,7 @@
-// Products of many rows with a matrix of weights, in tiles of kTile rows and 64 results: of
-// work-items with 4 x 4 results each, which share the tile's rows in local memory, or of one
-// work-item of a CPU with vectors of 16 results. Accumulates in f32. Work-groups of dimension 2
-// take parts of the terms, which sum_parts.cl adds.
+// Products of many rows with a matrix of weights, in tiles of kTile rows and 64 results. A tile is
+// computed by 4 * kTile work-items with 4 x 4 results each, which share its rows in local memory,
+// or by one work-item of a CPU with vectors of 16 results. Accumulates in f32. Work-groups of
+// dimension 2 take parts of the terms, which sum_parts.cl adds.
 #include "common.cl"
 #include "matmul.args"
 #include "math.kernel"

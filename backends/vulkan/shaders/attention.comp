@@ -201,7 +201,8 @@ struct KeyList {
   int first, end, stride;
 };
 
-// The old keys of the slot of row `leader`; none where an earlier row has the same slot.
+// The old keys of the slot of row `leader`; none without a slot, or where an earlier row has the
+// same one.
 KeyList OldKeys(uint leader, int past, uint part, uint parts) {
   const int slot = shared_slot[leader];
   bool seen = slot < 0;
@@ -219,7 +220,7 @@ KeyList FreshKeys(uint part, uint parts) {
                  int(parts * kKeys));
 }
 
-// Stores number, position and slot of a key of a tile.
+// Stores row, position and slot of a key of a tile.
 void StoreKey(int at, int end, bool fresh, int slot) {
   const bool there = at < end;
   if (fresh) {
