@@ -196,14 +196,14 @@ void Prepare(uint rows) {
   barrier();
 }
 
-// Keys whose tiles are dealt to the parts of a head: those from `first` on are this workgroup's.
+// Keys whose tiles are dealt to the parts of a head: `first` begins this workgroup's first tile.
 struct KeyList {
-  int first, end, stride;
+  int first, end;
 };
 
 // The old keys of the slot of row `leader`; none without a slot, or where an earlier row has the
 // same one.
-KeyList OldKeys(uint leader, int past, uint part, uint parts) {
+KeyList OldKeys(uint leader, int past, uint part) {
   const int slot = shared_slot[leader];
   bool seen = slot < 0;
   for (uint row = 0; row < leader; ++row) seen = seen || shared_slot[row] == slot;
@@ -212,12 +212,11 @@ KeyList OldKeys(uint leader, int past, uint part, uint parts) {
     if (shared_slot[row] == slot) first = min(first, FirstOld(row, past));
   }
   first = max(first, max(past - int(kCapacity), 0));
-  return KeyList(first + int(part * kKeys), seen ? 0 : past, int(parts * kKeys));
+  return KeyList(first + int(part * kKeys), seen ? 0 : past);
 }
 
 KeyList FreshKeys(uint part, uint parts) {
-  return KeyList(int((parts - 1 - part) * kKeys), int(At(p.fresh, Step(p.step))),
-                 int(parts * kKeys));
+  return KeyList(int((parts - 1 - part) * kKeys), int(At(p.fresh, Step(p.step))));
 }
 
 // Stores row, position and slot of a key of a tile.
@@ -241,8 +240,8 @@ void AllTiles(uint part, uint parts) {
     const bool fresh = list == kRows;
     const int slot = fresh ? -1 : shared_slot[min(list, kRows - 1)];
     const int past = slot < 0 ? 0 : I32(p.past).v[slot];
-    const KeyList keys = fresh ? FreshKeys(part, parts) : OldKeys(list, past, part, parts);
-    for (int at = keys.first; at < keys.end; at += keys.stride) {
+    const KeyList keys = fresh ? FreshKeys(part, parts) : OldKeys(list, past, part);
+    for (int at = keys.first; at < keys.end; at += int(parts * kKeys)) {
       barrier();
       if (me < kKeys) StoreKey(at + int(me), keys.end, fresh, slot);
       Tile(fresh ? p.k_new : p.k_state, fresh ? p.v_new : p.v_state, fresh, past);
