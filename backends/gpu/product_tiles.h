@@ -1,5 +1,5 @@
-// How a product of many rows is divided among workgroups: the tile of matmul_coop.comp that each
-// computes, and the parts of its terms. Pure functions; the order of a sum follows from them.
+// How a product of many rows is divided among workgroups: the tile that each computes, and the
+// parts of its terms. Pure functions; the order of a sum follows from them.
 #pragma once
 
 #include <algorithm>

@@ -103,7 +103,7 @@ KERNEL(matmul) {
 }
 
 #else
-// Of the tiles of x and of weights, column by column, so that banks differ.
+// The tiles of x and of weights lie column by column; odd pitches let their banks differ.
 #define kPitchX (kTile + 1)
 #define kPitchW (kResults + 1)
 #define kRowStep (kTile / 4)  // between the rows of a work-item

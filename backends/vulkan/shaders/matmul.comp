@@ -10,7 +10,7 @@
 #include "matvec.glsl"
 
 const uint kResults = 64;
-// Of the tiles of x and of weights, column by column, so that banks differ.
+// The tiles of x and of weights lie column by column; odd pitches let their banks differ.
 const uint kPitchX = kTile + 1, kPitchW = kResults + 1;
 const uint kThreads = gl_WorkGroupSize.x;  // 4 * kTile
 const uint kRowStep = kTile / 4;           // between the rows of an invocation
