@@ -197,9 +197,16 @@ def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answe
 def test_an_engine_that_is_killed_for_its_memory_loses_no_request(app, alone):
     states = app.all_replicas()
     victim = next(iter(states.values()))
-    with slowed([victim], stopped_s=0.09):  # so that it has answered none of its requests when it is killed
-        threading.Timer(0.3, lambda: os.kill(victim["pid"], signal.SIGKILL)).start()
+
+    def kill_when_busy():
+        eventually(lambda: metric(victim, "rullama_slots_busy") > 0)
+        os.kill(victim["pid"], signal.SIGKILL)
+
+    # Slowed, it has answered none of its requests when it is killed.
+    with slowed([victim], stopped_s=0.09), concurrent.futures.ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_when_busy)
         answers = many(app, 2 * ONGOING, tokens=400)
+        killed.result()
     assert_each_answered(answers, alone, tokens=400)
     assert counts("engine killed", answers)["asked again"] > 0
     eventually(lambda: (now := app.replicas()) and len(now) == 2 and victim["id"] not in now)
@@ -295,6 +302,8 @@ def test_replicas_follow_the_load(app):
 
 
 def test_running_answers_end_before_their_replica_does(app):
+    # They have more seconds than they need beside other tests.
+    serve.run(build_app(dataclasses.replace(app.config, drain_s=100)))
     pids = [state["pid"] for state in app.replicas().values()]
     body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}
     with app.post("/v1/completions", body, stream=True) as answer:
