@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -65,10 +66,32 @@ bool WriteAll(int file, std::string_view bytes) {
   return true;
 }
 
+// A file of the cache.
+struct CacheFile {
+  fs::path path;
+  uint64_t bytes;
+  fs::file_time_type used;
+};
+
+// Also what a process that ended while it wrote has left: <name>.blob.<six letters>. Files that
+// another process removes meanwhile are left out.
+std::vector<CacheFile> FilesOf(const fs::path& directory) {
+  std::vector<CacheFile> files;
+  std::error_code code;
+  for (fs::directory_iterator at(directory, code), end; !code && at != end; at.increment(code)) {
+    if (at->path().filename().string().find(".blob") == std::string::npos) continue;
+    std::error_code gone;
+    const CacheFile file{at->path(), at->file_size(gone), at->last_write_time(gone)};
+    if (!gone) files.push_back(file);
+  }
+  return files;
+}
+
 }  // namespace
 
-BlobCache::BlobCache(fs::path directory, std::function<void(const std::string&)> notice)
-    : directory_(std::move(directory)), notice_(std::move(notice)) {}
+BlobCache::BlobCache(fs::path directory, std::function<void(const std::string&)> notice,
+                     uint64_t max_bytes)
+    : directory_(std::move(directory)), notice_(std::move(notice)), max_bytes_(max_bytes) {}
 
 fs::path BlobCache::DefaultDirectory() {
   if (fs::path cache = AbsoluteFromEnvironment("XDG_CACHE_HOME"); !cache.empty()) {
@@ -103,6 +126,8 @@ std::optional<std::vector<std::byte>> BlobCache::Get(std::string_view key) const
   std::vector<std::byte> data(header.data_bytes);
   file.read(reinterpret_cast<char*>(data.data()), static_cast<std::streamsize>(data.size()));
   if (!file || Hash(Chars(data), Hash(key)) != header.checksum) return std::nullopt;
+  // In a directory that cannot be written, nothing is removed either.
+  fs::last_write_time(path, fs::file_time_type::clock::now(), code);
   return data;
 }
 
@@ -112,11 +137,27 @@ bool BlobCache::Put(std::string_view key, std::span<const std::byte> data) {
     return false;
   }
   std::string reason;
-  if (Store(key, data, &reason)) return true;
+  if (Store(key, data, &reason)) {
+    RemoveOldest(PathOf(key));
+    return true;
+  }
   if (!off_.exchange(true)) {
     notice_(fmt::format("compiled programs are not kept for the next run: {}", reason));
   }
   return false;
+}
+
+void BlobCache::RemoveOldest(const fs::path& kept) const {
+  std::vector<CacheFile> files = FilesOf(directory_);
+  uint64_t bytes = 0;
+  for (const CacheFile& file : files) bytes += file.bytes;
+  std::ranges::sort(files, {}, &CacheFile::used);
+  for (const CacheFile& file : files) {
+    if (bytes <= max_bytes_) return;
+    std::error_code code;
+    if (file.path == kept || !fs::remove(file.path, code)) continue;
+    bytes -= file.bytes;
+  }
 }
 
 bool BlobCache::Store(std::string_view key, std::span<const std::byte> data,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <fstream>
 
 namespace rullama {
@@ -26,8 +27,13 @@ class BlobCacheTest : public ::testing::Test {
     fs::remove_all(directory_);
   }
   void TearDown() override { fs::remove_all(directory_); }
-  BlobCache Make(const fs::path& directory) {
-    return BlobCache(directory, [this](const std::string& text) { notices_.push_back(text); });
+  BlobCache Make(const fs::path& directory, uint64_t max_bytes = kMaxCacheBytes) {
+    return BlobCache(
+        directory, [this](const std::string& text) { notices_.push_back(text); }, max_bytes);
+  }
+  // As if the blob had last been used that long ago.
+  static void Age(const BlobCache& cache, std::string_view key, std::chrono::minutes by) {
+    fs::last_write_time(cache.PathOf(key), fs::file_time_type::clock::now() - by);
   }
 
   fs::path directory_;
@@ -114,6 +120,42 @@ TEST_F(BlobCacheTest, OddKeysAndDataAreRefused) {
   EXPECT_FALSE(cache.Put("a", {}));
   EXPECT_FALSE(cache.Put(std::string(5000, 'k'), Bytes("x")));
   EXPECT_THAT(notices_, IsEmpty());
+}
+
+TEST_F(BlobCacheTest, RemovesWhatWasUsedLongestAgo) {
+  using std::chrono::minutes;
+  const std::vector<std::byte> data(1000);
+  BlobCache cache = Make(directory_, /*max_bytes=*/3500);
+  for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(cache.Put(key, data));
+  Age(cache, "a", minutes(30));
+  Age(cache, "b", minutes(20));
+  Age(cache, "c", minutes(10));
+  EXPECT_EQ(cache.Get("a"), data) << "which now is the newest";
+  EXPECT_TRUE(cache.Put("d", data));
+  EXPECT_EQ(cache.Get("b"), std::nullopt);
+  for (const char* key : {"a", "c", "d"}) EXPECT_EQ(cache.Get(key), data) << key;
+}
+
+TEST_F(BlobCacheTest, KeepsABlobThatIsLargerThanAllMayBe) {
+  BlobCache cache = Make(directory_, /*max_bytes=*/500);
+  ASSERT_TRUE(cache.Put("a", std::vector<std::byte>(100)));
+  EXPECT_TRUE(cache.Put("b", std::vector<std::byte>(1000)));
+  EXPECT_EQ(cache.Get("a"), std::nullopt);
+  EXPECT_EQ(cache.Get("b"), std::vector<std::byte>(1000));
+}
+
+TEST_F(BlobCacheTest, RemovesWhatAProcessLeftThatEndedWhileItWrote) {
+  BlobCache cache = Make(directory_, /*max_bytes=*/2500);
+  ASSERT_TRUE(cache.Put("a", std::vector<std::byte>(1000)));
+  const fs::path torn = cache.PathOf("b").string() + ".Xy12Zz";
+  std::ofstream(torn) << std::string(1000, 'x');
+  const fs::path foreign = directory_ / "notes.txt";
+  std::ofstream(foreign) << std::string(5000, 'x');
+  fs::last_write_time(torn, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_TRUE(cache.Put("c", std::vector<std::byte>(1000)));
+  EXPECT_FALSE(fs::exists(torn));
+  EXPECT_TRUE(fs::exists(foreign));
+  EXPECT_NE(cache.Get("a"), std::nullopt);
 }
 
 TEST(BlobCacheDirectory, FollowsTheXdgSpecification) {
