@@ -1,8 +1,8 @@
-# rullama_library(NAME [COMPUTES|SEARCHES|GLUE] SOURCES a.cc ... DEPS x ...)   a static library of the host side.
+# rullama_library(NAME [COMPUTES|BYTEWISE|GLUE] SOURCES a.cc ... DEPS x ...)   a static library of the host side.
 #                                                          COMPUTES: it has loops over elements, which
-#                                                          -O3 makes faster; SEARCHES: it works on each
-#                                                          byte of long texts; GLUE: it calls much and
-#                                                          computes little, and gets -O1.
+#                                                          -O3 makes faster; BYTEWISE: it works on each
+#                                                          byte of texts or files; GLUE: it calls much
+#                                                          and computes little, and gets -O1.
 #                                                          With sanitizers only the first two are
 #                                                          optimised (RULLAMA_UNOPTIMISED)
 # rullama_test(NAME SOURCES a_test.cc ... DEPS x ... [LABELS ...])   one GoogleTest program, run as
@@ -19,7 +19,7 @@ set(RULLAMA_PLAIN_POCL_ENVIRONMENT
   "${RULLAMA_POCL_ENVIRONMENT};POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable")
 
 function(rullama_library name)
-  cmake_parse_arguments(ARG "COMPUTES;SEARCHES;GLUE" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES;BYTEWISE;GLUE" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE rullama_flags)
@@ -28,7 +28,7 @@ function(rullama_library name)
   elseif(NOT ARG_COMPUTES)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O2>)
   endif()
-  if(NOT ARG_COMPUTES AND NOT ARG_SEARCHES)
+  if(NOT ARG_COMPUTES AND NOT ARG_BYTEWISE)
     target_compile_options(${name} PRIVATE ${RULLAMA_UNOPTIMISED})
   endif()
 endfunction()
