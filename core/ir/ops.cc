@@ -51,6 +51,14 @@ constexpr OpInfo kOps[] = {
 #include <rullama/ir/ops.def>
 };
 
+// The row of kOps of each id, which passes look up many times for each node; null for ids of no op.
+constexpr auto kRowOfId = [] {
+  std::array<const OpInfo*, static_cast<size_t>(std::ranges::max(kOps, {}, &OpInfo::kind).kind) + 1>
+      rows{};
+  for (const OpInfo& op : kOps) rows[static_cast<size_t>(op.kind)] = &op;
+  return rows;
+}();
+
 struct Enumerator {
   std::string_view enum_name;
   std::string_view name;
@@ -94,8 +102,8 @@ constexpr Enumerator kEnumerators[] = {
 std::span<const OpInfo> AllOps() { return kOps; }
 
 const OpInfo* FindOp(OpKind kind) {
-  const auto* info = std::ranges::find(kOps, kind, &OpInfo::kind);
-  return info == std::end(kOps) ? nullptr : info;
+  const auto id = static_cast<size_t>(kind);
+  return id < kRowOfId.size() ? kRowOfId[id] : nullptr;
 }
 
 const OpInfo& InfoOf(OpKind kind) {

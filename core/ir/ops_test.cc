@@ -22,8 +22,12 @@ TEST(OpsTest, NamesAndIdsAreUniqueAndFound) {
     EXPECT_FALSE(info.results.empty()) << info.name;
   }
   EXPECT_EQ(OpKindFromName("no_such_op"), std::nullopt);
-  EXPECT_EQ(FindOp(static_cast<OpKind>(0)), nullptr);
+  // Ids between those of ops, one past the last, and far ones.
+  for (uint32_t id = 0; id <= *ids.rbegin() + 1; ++id) {
+    EXPECT_EQ(FindOp(static_cast<OpKind>(id)) != nullptr, ids.contains(id)) << id;
+  }
   EXPECT_EQ(FindOp(static_cast<OpKind>(9999)), nullptr);
+  EXPECT_EQ(FindOp(static_cast<OpKind>(0xFFFFFFFFu)), nullptr);
 }
 
 TEST(OpsTest, AttributesFitAndAreAligned) {
