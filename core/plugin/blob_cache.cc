@@ -73,16 +73,16 @@ struct CacheFile {
   fs::file_time_type used;
 };
 
-// Also what a process that ended while it wrote has left: <name>.blob.<six letters>. Files that
-// another process removes meanwhile are left out.
+// The blobs, and the files that processes left which ended while they wrote:
+// <name>.blob.<six letters>. Files that another process removes meanwhile are left out.
 std::vector<CacheFile> FilesOf(const fs::path& directory) {
   std::vector<CacheFile> files;
   std::error_code code;
   for (fs::directory_iterator at(directory, code), end; !code && at != end; at.increment(code)) {
     if (at->path().filename().string().find(".blob") == std::string::npos) continue;
-    std::error_code gone;
-    const CacheFile file{at->path(), at->file_size(gone), at->last_write_time(gone)};
-    if (!gone) files.push_back(file);
+    std::error_code no_size, no_time;
+    const CacheFile file{at->path(), at->file_size(no_size), at->last_write_time(no_time)};
+    if (!no_size && !no_time) files.push_back(file);
   }
   return files;
 }

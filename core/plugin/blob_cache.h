@@ -23,7 +23,8 @@ namespace rullama {
 
 // Keys name plugin, version, device and driver; this is far more than that takes.
 inline constexpr uint64_t kMaxKeyBytes = 4096;
-// Of all blobs together. Each version of a driver or of rullama makes blobs of its own.
+// The largest size of all blobs together. Each version of a driver or of rullama makes blobs of its
+// own.
 inline constexpr uint64_t kMaxCacheBytes = uint64_t{512} << 20;
 
 class BlobCache {

@@ -152,9 +152,13 @@ TEST_F(BlobCacheTest, RemovesWhatAProcessLeftThatEndedWhileItWrote) {
   const fs::path foreign = directory_ / "notes.txt";
   std::ofstream(foreign) << std::string(5000, 'x');
   fs::last_write_time(torn, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const fs::path folder = directory_ / "folder.blob";
+  fs::create_directory(folder);
+  fs::last_write_time(folder, fs::file_time_type::clock::now() - std::chrono::hours(2));
   EXPECT_TRUE(cache.Put("c", std::vector<std::byte>(1000)));
   EXPECT_FALSE(fs::exists(torn));
   EXPECT_TRUE(fs::exists(foreign));
+  EXPECT_TRUE(fs::exists(folder));
   EXPECT_NE(cache.Get("a"), std::nullopt);
 }
 
