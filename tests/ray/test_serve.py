@@ -302,7 +302,7 @@ def test_replicas_follow_the_load(app):
 
 
 def test_running_answers_end_before_their_replica_does(app):
-    # They have more seconds than they need beside other tests.
+    # Also beside other tests the answer takes fewer seconds than this.
     serve.run(build_app(dataclasses.replace(app.config, drain_s=100)))
     pids = [state["pid"] for state in app.replicas().values()]
     body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}
