@@ -103,15 +103,35 @@ KERNEL(matmul) {
 }
 
 #else
-// The tiles of x and of weights lie column by column; odd pitches let their banks differ.
-#define kPitchX (kTile + 1)
-#define kPitchW (kResults + 1)
-#define kRowStep (kTile / 4)  // between the rows of a work-item
-#define kSums (kHalves * 16)
+#define kSide 4  // a work-item computes 4 x 4 results
+// Tiles of x and of the weights, term by term, with four rows or results in a vector. Odd pitches
+// let the banks of terms differ.
+#define kPitchX (kTile / kSide + 1)
+#define kPitchW (kResults / kSide + 1)
+// Where an element of a tile is, as a float.
+#define PLACE(pitch, term, index) ((term) * (pitch)*kSide + (index))
+
+// Four values of x from `column` on, 0 beyond the end of its row.
+INLINED float4 LoadFour(__global const float* row, uint column, uint k) {
+#if kChecked
+  return (float4)(column < k ? row[column] : 0.0f, column + 1 < k ? row[column + 1] : 0.0f,
+                  column + 2 < k ? row[column + 2] : 0.0f, column + 3 < k ? row[column + 3] : 0.0f);
+#else
+  return *(__global const float4*)(row + column);
+#endif
+}
+
+// Adds the products of a term of four rows with four results; a vector of `sums` for each row.
+INLINED void AddTerm(float4* sums, float4 x, float4 w) {
+  sums[0] = fma((float4)x.x, w, sums[0]);
+  sums[1] = fma((float4)x.y, w, sums[1]);
+  sums[2] = fma((float4)x.z, w, sums[2]);
+  sums[3] = fma((float4)x.w, w, sums[3]);
+}
 
 KERNEL(matmul) {
-  __local float shared_x[32 * kPitchX];
-  __local float shared_w[kHalves * 32 * kPitchW];
+  __local float4 shared_x[32 * kPitchX];
+  __local float4 shared_w[kHalves * 32 * kPitchW];
   __local int row_of[kTile];
   __local int pair_of[kTile];
   uint first_weight_row;
@@ -121,22 +141,28 @@ KERNEL(matmul) {
   }
   const uint first = GROUP * kResults, begin = PART * SHARE;
   const uint end = min(begin + SHARE, CHUNKS(push.k, push.blocks));
-  // This work-item loads 8 consecutive columns of one row of x, and chunks of rows of weights.
-  const uint x_row = ME >> 2, part = (ME & 3) * 8;
+  // This work-item loads four columns of each half of a row of x, and chunks of rows of weights.
+  const uint x_row = ME >> 2, x_column = (ME & 3) * 4;
   const int source = row_of[x_row];
   __global const float* from = AT(float, x) + (size_t)max(source, 0) * push.k;
   const uint tx = ME & 15, ty = ME >> 4;
-  float sums[kSums];
-  UNROLL for (uint i = 0; i < kSums; ++i) sums[i] = 0.0f;
+  float4 sums[kHalves * kSide];
+  UNROLL for (uint i = 0; i < kHalves * kSide; ++i) sums[i] = 0.0f;
   for (uint chunk = begin; chunk < end; ++chunk) {
     const uint2 at = ChunkAt(chunk);
-    const uint column = (part < 16 ? at.x : at.y) + (part & 15);
     BARRIER();
-    UNROLL for (uint i = 0; i < 8; ++i) {
-      const bool there = source >= 0 && IN_X(column + i);
-      shared_x[(part + i) * kPitchX + x_row] = there ? from[column + i] : 0.0f;
+    UNROLL for (uint run = 0; run < 2; ++run) {
+      __local float* to = (__local float*)shared_x;
+      const uint term = run * 16 + x_column;
+      const float4 values =
+          source >= 0 ? LoadFour(from, RUN_AT(at, run) + x_column, push.k) : (float4)0.0f;
+      to[PLACE(kPitchX, term, x_row)] = values.x;
+      to[PLACE(kPitchX, term + 1, x_row)] = values.y;
+      to[PLACE(kPitchX, term + 2, x_row)] = values.z;
+      to[PLACE(kPitchX, term + 3, x_row)] = values.w;
     }
     FOR_MINE(own, kHalves * kResults) {
+      __local float* to = (__local float*)shared_w;
       const uint half_glu = own / kResults, result = own % kResults;
       const uint weight_row = first_weight_row + min(first + result, push.n - 1);
       const WeightRow weights =
@@ -145,34 +171,33 @@ KERNEL(matmul) {
       UNROLL for (uint run = 0; run < 2; ++run) {
         const Sixteen values = ValuesOf(&c, run);
         UNROLL for (uint i = 0; i < 16; ++i) {
-          shared_w[(half_glu * 32 + run * 16 + i) * kPitchW + result] = values.one[i];
+          to[PLACE(kPitchW, half_glu * 32 + run * 16 + i, result)] = values.one[i];
         }
       }
     }
     BARRIER();
     // Sums of sums of 32 terms round less than sums of all.
-    float sum[kSums];
-    UNROLL for (uint i = 0; i < kSums; ++i) sum[i] = 0.0f;
+    float4 sum[kHalves * kSide];
+    UNROLL for (uint i = 0; i < kHalves * kSide; ++i) sum[i] = 0.0f;
     for (uint i = 0; i < 32; ++i) {
-      float x[4];
-      UNROLL for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitchX + ty + kRowStep * a];
-      UNROLL for (uint b = 0; b < 4 * kHalves; ++b) {
-        const float w = shared_w[((b >> 2) * 32 + i) * kPitchW + tx + 16 * (b & 3)];
-        UNROLL for (uint a = 0; a < 4; ++a) sum[b * 4 + a] = fma(x[a], w, sum[b * 4 + a]);
+      const float4 x = shared_x[i * kPitchX + ty];
+      UNROLL for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
+        AddTerm(sum + half_glu * kSide, x, shared_w[(half_glu * 32 + i) * kPitchW + tx]);
       }
     }
-    UNROLL for (uint i = 0; i < kSums; ++i) sums[i] += sum[i];
+    UNROLL for (uint i = 0; i < kHalves * kSide; ++i) sums[i] += sum[i];
   }
-  UNROLL for (uint a = 0; a < 4; ++a) {
-    const int pair = pair_of[ty + kRowStep * a];
-    UNROLL for (uint b = 0; b < 4; ++b) {
-      const uint column = first + tx + 16 * b;
-      if (pair < 0 || column >= push.n) continue;
-      float y = sums[b * 4 + a];
+  UNROLL for (uint a = 0; a < kSide; ++a) {
+    const int pair = pair_of[ty * kSide + a];
+    float4 y = sums[a];
 #if kGlu
-      y = GeluTanh(y) * sums[(4 + b) * 4 + a];
+    y = (float4)(GeluTanh(y.x), GeluTanh(y.y), GeluTanh(y.z), GeluTanh(y.w)) * sums[kSide + a];
 #endif
-      RESULTS[(size_t)pair * push.n + column] = y;
+    const float results[kSide] = {y.x, y.y, y.z, y.w};
+    UNROLL for (uint b = 0; b < kSide; ++b) {
+      const uint column = first + tx * kSide + b;
+      if (pair < 0 || column >= push.n) continue;
+      RESULTS[(size_t)pair * push.n + column] = results[b];
     }
   }
 }
