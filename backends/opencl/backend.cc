@@ -65,7 +65,8 @@ Form ParseForm(const sdk::Option& option, const Capabilities& can) {
 }
 
 Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
-  // Drivers of CPUs keep what they have compiled themselves, and in a form that is quicker to load.
+  // Drivers of CPUs keep what they have compiled themselves. A file of ours would make a warm start
+  // quicker, but PoCL compiles each program a second time before it hands out its binary.
   Settings settings{FormFor(can), !can.IsCpu(), HasTensorCores(can)};
   for (const sdk::Option& option : options) {
     if (option.key == "kernels") {
