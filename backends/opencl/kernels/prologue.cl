@@ -40,8 +40,8 @@ INLINED void NormRow(float4* row, const Prologue* p, PROLOGUE_PARAMETERS bool le
       row[t] = IN_ROW(t) ? (residual[t] + row[t] * factor * weight[t]) * scale : (float4)0.0f;
       if (leads && PROLOGUE_HAS(sum) && IN_ROW(t)) PROLOGUE_AT(float4, sum)[ROW_PLACE(t)] = row[t];
     }
-    // PoCL 3.1 drops IN_ROW from the store above where a barrier under a condition follows, and so
-    // writes zeros behind the row. This barrier, which has none, keeps the store apart.
+    // PoCL 3.1 drops IN_ROW from the store above, and so writes zeros behind the row, where the
+    // next barrier is that of the second norm, which has a condition. This one comes in between.
     BARRIER();
   }
   if (p->norm_eps >= 0.0f) {
