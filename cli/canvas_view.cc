@@ -124,7 +124,7 @@ Status CanvasView::Clear() {
   if (shown_lines_ == 0) return OkStatus();
   std::string codes;
   if (shown_lines_ > 1) codes += fmt::format("\x1b[{}A", shown_lines_ - 1);
-  codes += "\r";
+  codes += '\r';
   if (column_ > 0) codes += fmt::format("\x1b[{}C", column_);
   shown_lines_ = 0;
   return console_.Write(codes + "\x1b[J");

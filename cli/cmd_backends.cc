@@ -112,7 +112,7 @@ std::string TextOf(const json& entry) {
                         device["driver"].get<std::string>());
     text +=
         MemoryText(device["memory_total"].get<uint64_t>(), device["memory_free"].get<uint64_t>());
-    text += "\n";
+    text += '\n';
   }
   return text;
 }

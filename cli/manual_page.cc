@@ -146,7 +146,7 @@ std::string CommandPage(const CLI::App& command, const std::string& date) {
     const std::string name = Italic(option->get_name(true)) + more;
     text += option->get_required() ? fmt::format(" {}", name) : fmt::format(" [{}]", name);
   }
-  text += "\n";
+  text += '\n';
   text += OptionsSection(command) + FooterSections(command.get_footer());
   return text + fmt::format(".SH SEE ALSO\n{}(1)\n", Bold("rullama"));
 }

@@ -172,7 +172,7 @@ Result<std::vector<float>> Decode(std::string_view bytes, const SoundLimits& lim
   RL_RETURN_IF_ERROR(CheckFormat(bytes));
   if (IsCutWav(bytes)) return DamagedSound(kEndsInsideSamples);
   const bool mp3 = bytes.starts_with("ID3") || IsMp3Frame(bytes);
-  RL_ASSIGN_OR_RETURN(const std::vector<float> samples,
+  RL_ASSIGN_OR_RETURN(std::vector<float> samples,
                       mp3 ? DecodeMp3(bytes, limits) : DecodeWithSndfile(bytes, limits));
   if (samples.size() < kMinSoundSamples) {
     return MakeError(ErrorKind::kUsage, "media.too_short",

@@ -107,9 +107,9 @@ void RunningRequests::Remove(RunningRequest* request) {
   const std::lock_guard lock(mutex_);
   requests_.remove(request);
   answers_ -= request->answers_;
-  if ((answers_of_[request->client_] -= request->answers_) == 0) {
-    answers_of_.erase(request->client_);
-  }
+  int64_t& answers = answers_of_[request->client_];
+  answers -= request->answers_;
+  if (answers == 0) answers_of_.erase(request->client_);
   if (request->has_slot_) {
     mean_seconds_ += kMeanWeight * (SecondsSince(request->slot_since_) - mean_seconds_);
   }

@@ -138,7 +138,7 @@ std::string Enumerations() {
       text += fmt::format("{}{} = {}", separator, enumerator, value);
       separator = ", ";
     }
-    text += "\n";
+    text += '\n';
   }
   return text;
 }

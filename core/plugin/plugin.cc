@@ -59,7 +59,7 @@ Result<std::shared_ptr<Plugin>> Plugin::FromQuery(rl_plugin_query_fn query, std:
   Uses& uses = AllUses();
   const std::lock_guard lock(uses.mutex);
   RL_ASSIGN_OR_RETURN(const rl_plugin_v1 table, Handshake(query, origin, host_table));
-  const auto plugin = std::shared_ptr<Plugin>(new Plugin());
+  auto plugin = std::shared_ptr<Plugin>(new Plugin());
   plugin->query_ = query;
   ++uses.counts[query];
   plugin->host_ = host;

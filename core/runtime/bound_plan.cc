@@ -131,7 +131,8 @@ Status BoundPlan::CheckKeptInputs(const Extents& extents, StepLane lane) const {
 Status BoundPlan::WriteInputs(size_t index, const StepRows& rows, const CachedRows& cached) const {
   do {
     RL_RETURN_IF_ERROR(WriteInputsOf(segments_[index], rows, cached, {}));
-  } while (++index < segments_.size() && segments_[index].continues);
+    ++index;
+  } while (index < segments_.size() && segments_[index].continues);
   return OkStatus();
 }
 

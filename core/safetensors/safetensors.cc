@@ -263,7 +263,7 @@ std::vector<std::byte> EncodeSafetensors(std::vector<SafetensorsOutput> tensors,
                           fmt::join(tensor.shape, ","), at, end);
     at = end;
   }
-  header += "}";
+  header += '}';
   header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
   std::vector<std::byte> bytes;
   bytes.reserve(kLengthBytes + header.size() + at);

@@ -23,7 +23,7 @@ Result<Request> RequestOf(const rullama_request* request);
 Result<std::string_view> TextOf(const char* text, size_t size, std::string_view name);
 template <typename T>
 Result<std::span<const T>> SpanOf(const T* data, size_t count, std::string_view name) {
-  if (count > 0) RL_RETURN_IF_ERROR(NeedPointer(data, name));
+  if (count > 0) RL_RETURN_IF_ERROR(NeedPointer(static_cast<const void*>(data), name));
   return std::span<const T>(data, count);
 }
 

@@ -128,7 +128,7 @@ class TileRegisters {
 template <bool kBoth>
 RL_INLINE void LoadSums(const float* sums, size_t stride) {
   const auto bytes = static_cast<long>(stride);
-  const float* second = sums + TileRegisters::kHalf * stride / sizeof(float);
+  const float* second = sums + TileRegisters::kHalf * (stride / sizeof(float));
   _tile_loadd(0, sums, bytes);
   _tile_loadd(1, sums + kLanes, bytes);
   if constexpr (kBoth) {
@@ -147,7 +147,7 @@ RL_INLINE void ZeroSums() {
 template <bool kBoth>
 RL_INLINE void StoreSums(float* sums, size_t stride) {
   const auto bytes = static_cast<long>(stride);
-  float* second = sums + TileRegisters::kHalf * stride / sizeof(float);
+  float* second = sums + TileRegisters::kHalf * (stride / sizeof(float));
   _tile_stored(0, sums, bytes);
   _tile_stored(1, sums + kLanes, bytes);
   if constexpr (kBoth) {
@@ -174,7 +174,7 @@ RL_INLINE void AddStep(const PanelPair& panels, size_t k, const uint16_t* x, siz
                        size_t low) {
   constexpr long kPanelStride = 4 * kLanes;
   const auto bytes = static_cast<long>(stride);
-  const uint16_t* second = x + TileRegisters::kHalf * stride / sizeof(uint16_t);
+  const uint16_t* second = x + TileRegisters::kHalf * (stride / sizeof(uint16_t));
   _tile_loadd(5, panels.high[0] + k * kLanes, kPanelStride);
   _tile_loadd(6, panels.high[1] + k * kLanes, kPanelStride);
   if constexpr (kParts == 2) {
