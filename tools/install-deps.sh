@@ -32,7 +32,7 @@ tests+=(python3-dev python3-venv)
 tests+=(systemd curl chromium chromium-driver)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
-full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)
+full=(clang libclang-rt-14-dev clang-format libbenchmark-dev ccache git)
 # The kernels for ARM: a compiler, and an emulator for their tests (tools/check-arm64.sh).
 if [[ $(uname -m) == x86_64 ]]; then full+=(g++-aarch64-linux-gnu qemu-user-static); fi
 
@@ -47,6 +47,15 @@ install_python_packages() {
   python3 -m venv --clear "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
   cp "$requirements" "$venv/installed.txt"
+}
+
+# The packages of requirements.txt beside this file, into .venv as well: what .ci/run checks sources with.
+readonly tool_requirements=$(dirname "$0")/requirements.txt
+tool_packages_missing() { ! cmp -s "$tool_requirements" "$venv/installed-tools.txt"; }
+install_tool_packages() {
+  if ! tool_packages_missing; then return; fi
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$tool_requirements"
+  cp "$tool_requirements" "$venv/installed-tools.txt"
 }
 
 # A published model for the golden tests, in .models at the root: the parts of
@@ -64,9 +73,11 @@ install_test_model() {
   mv "$model.part" "$model"
   rm -rf "$parts"
 }
-install_for_tests() {
+install_packages_of_mode() {
+  if [[ $mode == minimal ]]; then return; fi
   install_python_packages
   install_test_model
+  if [[ $mode == full ]]; then install_tool_packages; fi
 }
 
 mode=full
@@ -89,19 +100,22 @@ for package in "${packages[@]}"; do
   if [[ $state != installed ]]; then missing+=("$package"); fi
 done
 if [[ ${#missing[@]} -eq 0 ]]; then
-  case $mode in
-    full | tests) install_for_tests ;;
-    check)
-      if python_packages_missing; then
-        echo "missing: the packages of python/requirements.txt in .venv"
-        exit 1
-      fi
-      if [[ ! -e $model ]]; then
-        echo "missing: the model of tests/golden/requirements.txt in .models"
-        exit 1
-      fi
-      ;;
-  esac
+  if [[ $mode != check ]]; then
+    install_packages_of_mode
+    exit 0
+  fi
+  if python_packages_missing; then
+    echo "missing: the packages of python/requirements.txt in .venv"
+    exit 1
+  fi
+  if tool_packages_missing; then
+    echo "missing: the packages of tools/requirements.txt in .venv"
+    exit 1
+  fi
+  if [[ ! -e $model ]]; then
+    echo "missing: the model of tests/golden/requirements.txt in .models"
+    exit 1
+  fi
   exit 0
 fi
 echo "missing packages: ${missing[*]}"
@@ -119,4 +133,4 @@ export DEBIAN_FRONTEND=noninteractive
 "${root[@]}" apt-get update -q
 "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
   apt-get install -q -y --no-install-recommends "${missing[@]}"
-if [[ $mode != minimal ]]; then install_for_tests; fi
+install_packages_of_mode
