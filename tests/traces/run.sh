@@ -4,7 +4,7 @@ set -euo pipefail
 source=$1
 export RULLAMA_PROGRAM=$2 PYTHONDONTWRITEBYTECODE=1
 venv=$source/.venv
-if ! cmp -s "$source/python/requirements.txt" "$venv/installed.txt"; then
+if ! cmp -s "$source/python/requirements.txt" "$venv/installed-python-requirements.txt"; then
   echo "$venv does not have the packages of python/requirements.txt; run tools/install-deps.sh --tests" >&2
   exit 1
 fi
