@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -304,9 +303,6 @@ class SparseGgufTest : public ::testing::Test {
     const auto file = GgufFile::Open(path_);
     return file ? Error{} : file.error();
   }
-  static uint64_t CpuMilliseconds() {
-    return static_cast<uint64_t>(std::clock()) * 1000 / CLOCKS_PER_SEC;
-  }
 
   std::filesystem::path path_ =
       std::filesystem::path(::testing::TempDir()) / "gguf_hostile_test_sparse.gguf";
@@ -327,12 +323,10 @@ TEST_F(SparseGgufTest, CountsAndLengthsThatFitTheFileHaveLimits) {
       {"StringInArray", long_string, "gguf.string_length", "268435457"},
   };
   for (const HostileCase& hostile : cases) {
-    const uint64_t start = CpuMilliseconds();
     const Error error = ErrorOf(hostile.bytes);
     EXPECT_EQ(error.id, hostile.id) << hostile.name;
     EXPECT_EQ(error.kind, ErrorKind::kModelFile) << hostile.name;
     EXPECT_THAT(error.message, HasSubstr(hostile.says)) << hostile.name;
-    EXPECT_LT(CpuMilliseconds() - start, 1000U) << hostile.name;
   }
 }
 

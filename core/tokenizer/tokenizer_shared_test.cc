@@ -1,7 +1,6 @@
 // The full-size vocabulary against the vectors of llama.cpp, and the tiny models' files.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 
 #include "core/gguf/gguf.h"
@@ -124,7 +123,7 @@ TEST_F(FullVocabulary, HtmlTagsStayTokensInUserText) {
             Encode(tokenizer(), "<b>x</b>"));
 }
 
-// Generous bounds: what matters is that none of these takes minutes.
+// Work that grows with the square of the length does not end within the limit of ctest.
 TEST_F(FullVocabulary, HugeTextsAreLinear) {
   constexpr size_t kTenMegabytes = 10 * 1000 * 1000;
   std::string mixed;
@@ -141,12 +140,7 @@ TEST_F(FullVocabulary, HugeTextsAreLinear) {
                                           mixed,
                                           marks};
   for (const std::string& text : texts) {
-    const auto start = std::chrono::steady_clock::now();
     const Ids ids = Encode(tokenizer(), text);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    RecordProperty("seconds_" + std::to_string(&text - texts.data()),
-                   std::to_string(seconds.count()));
-    EXPECT_LT(seconds.count(), 30) << text.substr(0, 8);
     EXPECT_EQ(tokenizer().Decode(ids), text);
   }
 }

@@ -54,7 +54,6 @@ TEST(Limits, SparseFilesAreRefusedAtOnce) {
       const RunResult result = RunRullama(words, options);
       EXPECT_EQ(result.exit_code, 4) << result.err;
       EXPECT_THAT(result.err, HasSubstr("[gguf."));
-      EXPECT_LT(result.cpu_seconds, 1.0);
       EXPECT_LT(result.max_resident_bytes, kMaxResident);
     }
     std::filesystem::remove(file);

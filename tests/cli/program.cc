@@ -290,10 +290,6 @@ RunResult RunRullama(const std::vector<std::string>& arguments, const RunOptions
   rusage usage{};
   result.exit_code = WaitFor(spawner.Start(arguments, options.environment, options.limits), &usage);
   result.max_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
-  for (const timeval& time : {usage.ru_utime, usage.ru_stime}) {
-    result.cpu_seconds +=
-        static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  }
   result.out = ReadFile(out);
   result.err = ReadFile(err);
   return result;

@@ -35,7 +35,6 @@ struct RunResult {
   std::string out;
   std::string err;
   int64_t max_resident_bytes = 0;
-  double cpu_seconds = 0;
 };
 
 // Arguments without the program's name. A program that runs for two minutes is killed.

@@ -103,9 +103,7 @@ def test_ctrl_c_interrupts(call):
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        begin = time.monotonic()
         assert process.stdout.readline() == "interrupted\n"
-        assert time.monotonic() - begin < 10
         assert process.stdout.readline() == "3\n"
         assert process.wait(timeout=30) == 0
     finally:
