@@ -258,5 +258,41 @@ TEST(Manifest, AnEntryForNoTestIsAnError) {
   EXPECT_THAT(run.out, Not(HasSubstr("passed")));
 }
 
+// The tests of --list, without what follows the type in the names of cases.
+std::set<std::string> ListedOpsAndTypes(std::vector<std::string> arguments) {
+  static const std::set<std::string> kTypes = {"f32",  "f16",    "bf16",   "q4_0",  "q4_1", "q5_0",
+                                               "q5_1", "q8_0",   "q2_k",   "q3_k",  "q4_k", "q5_k",
+                                               "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4"};
+  arguments.emplace_back("--list");
+  std::istringstream lines(RunWrong("", std::move(arguments)).out);
+  std::set<std::string> found;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("Op.")) continue;
+    const size_t slash = line.find('/');
+    found.insert(line.substr(0, slash));
+    const std::string rest = line.substr(slash + 1) + "_";
+    for (const std::string& type : kTypes) {
+      if (rest.starts_with(type + "_")) found.insert(line.substr(0, slash + 1) + type);
+    }
+  }
+  return found;
+}
+
+TEST(Quick, HasACaseOfEachOpAndType) {
+  const std::set<std::string> all = ListedOpsAndTypes({"--skip", "*_wide"});
+  const std::set<std::string> quick = ListedOpsAndTypes({"--quick"});
+  EXPECT_GT(all.size(), 100U);
+  EXPECT_THAT(quick, ::testing::ContainerEq(all));
+}
+
+TEST(Quick, LeavesMostCasesOut) {
+  const auto lines = [](const std::vector<std::string>& arguments) {
+    return std::ranges::count(RunWrong("", arguments).out, '\n');
+  };
+  const auto quick = lines({"--quick", "--list"});
+  EXPECT_GT(quick, 100);
+  EXPECT_LT(quick * 4, lines({"--list"}));
+}
+
 }  // namespace
 }  // namespace rullama::conformance

@@ -20,6 +20,7 @@ struct Flags {
   uint32_t device = 0;
   uint64_t seed = 1;
   std::chrono::seconds timeout{300};  // of one test
+  bool quick = false;
   bool list = false;
   bool matrix = false;
   bool verbose = false;

@@ -51,13 +51,13 @@ Result<std::vector<NamedTest>> ChosenTests(const Flags& flags, std::vector<Named
                      "no test matches '{}', which --skip names; --list shows all", skip);
   }
   std::erase_if(tests, [&](const NamedTest& test) {
-    return !MatchesGlob(flags.filter, test.name) ||
+    return (flags.quick && !test.quick) || !MatchesGlob(flags.filter, test.name) ||
            std::ranges::any_of(
                flags.skip, [&](const std::string& skip) { return MatchesGlob(skip, test.name); });
   });
   if (tests.empty()) {
-    return MakeError(ErrorKind::kUsage, "conformance.skip",
-                     "--skip leaves out all tests that match '{}'", flags.filter);
+    return MakeError(ErrorKind::kUsage, "conformance.skip", "{} out all tests that match '{}'",
+                     flags.quick ? "--quick and --skip leave" : "--skip leaves", flags.filter);
   }
   return tests;
 }
@@ -107,6 +107,10 @@ int Main(int argc, char** argv) {
       "--skip", flags.skip,
       "Tests to leave out, as in --filter; may be repeated. Those named *_wide give large "
       "GPUs work for their largest tiles and are slow on other devices");
+  app.add_flag("--quick", flags.quick,
+               "Of the cases of each op, only one for each type of weights, or a few if it has no "
+               "weights; all other tests. For software drivers, whose compilers take minutes "
+               "for every case");
   app.add_option("--seed", flags.seed, "Seed of all data")->capture_default_str();
   app.add_option("--manifest", flags.manifest,
                  "JSON file with what is unsupported or known to fail, and why");

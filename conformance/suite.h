@@ -42,6 +42,8 @@ struct Suite {
 struct NamedTest {
   std::string name;  // "Op.matmul/q4_k_k256_n31_t7"
   std::function<Status(Suite&, Device&)> run;
+  // Whether --quick runs it.
+  bool quick = true;
 };
 
 std::vector<NamedTest> AllTests();

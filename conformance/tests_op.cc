@@ -1,5 +1,10 @@
 // Each case of each op, composites in their decomposition, and ops that follow each other.
+#include <limits>
+#include <map>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "conformance/check.h"
 #include "conformance/suite.h"
@@ -40,6 +45,45 @@ bool TestsDecomposition(const CaseSpec& spec) {
   return !spec.weights || *spec.weights == DType::kF32 || *spec.weights == DType::kQ4_K;
 }
 
+// The type that the name of a case begins with, "q4_k" of "matmul/q4_k_k256_n31_t1"; empty if there
+// is none.
+std::string_view TypeInName(std::string_view name) {
+  name.remove_prefix(name.find('/') + 1);
+  std::string_view longest;
+  for (const DTypeInfo& info : kDTypes) {
+    const std::string_view type = info.name;
+    const bool begins = name == type || (name.starts_with(type) && name[type.size()] == '_');
+    if (begins && type.size() > longest.size()) longest = type;
+  }
+  return longest;
+}
+
+// The names of the cases that --quick runs. Of an op with cases for several types one case for
+// each, of which the next type has the next shape, so that each shape is there as well; of an op
+// without types the first case, the last and the one halfway between. None is for the largest tiles
+// (WideSuffix).
+std::set<std::string> QuickCases(const std::vector<CaseSpec>& cases) {
+  std::map<OpKind, std::map<std::string_view, std::vector<std::string_view>>> of_op;
+  for (const CaseSpec& spec : cases) {
+    if (!spec.name.ends_with(WideSuffix(std::numeric_limits<int64_t>::max()))) {
+      of_op[spec.kind][TypeInName(spec.name)].push_back(spec.name);
+    }
+  }
+  std::set<std::string> quick;
+  for (const auto& [kind, types] : of_op) {
+    size_t shape = 0;
+    for (const auto& [type, names] : types) {
+      if (type.empty()) {
+        for (const size_t i : {size_t{0}, names.size() / 2, names.size() - 1})
+          quick.emplace(names[i]);
+      } else {
+        quick.emplace(names[shape++ % names.size()]);
+      }
+    }
+  }
+  return quick;
+}
+
 // A new op without cases would be tested by nobody.
 Status EveryOpHasCases(Suite&, Device&) {
   std::set<OpKind> covered;
@@ -54,19 +98,25 @@ Status EveryOpHasCases(Suite&, Device&) {
 
 void AddOpTests(std::vector<NamedTest>& tests) {
   tests.push_back({"Suite.every_op_has_cases", EveryOpHasCases});
-  for (const CaseSpec& spec : AllCases()) {
-    tests.push_back({"Op." + spec.name, [spec](Suite& suite, Device& device) {
-                       return RunCase(suite, device, spec);
-                     }});
+  const std::vector<CaseSpec> cases = AllCases();
+  const std::set<std::string> quick = QuickCases(cases);
+  for (const CaseSpec& spec : cases) {
+    const bool is_quick = quick.contains(spec.name);
+    tests.push_back({"Op." + spec.name,
+                     [spec](Suite& suite, Device& device) { return RunCase(suite, device, spec); },
+                     is_quick});
     if (!TestsDecomposition(spec)) continue;
-    tests.push_back({"Decomposed." + spec.name, [spec](Suite& suite, Device& device) {
-                       return RunDecomposed(suite, device, spec);
-                     }});
+    tests.push_back(
+        {"Decomposed." + spec.name,
+         [spec](Suite& suite, Device& device) { return RunDecomposed(suite, device, spec); },
+         is_quick});
   }
-  for (const CaseSpec& spec : NeighbourCases()) {
-    tests.push_back({"Neighbours." + spec.name, [spec](Suite& suite, Device& device) {
-                       return RunCase(suite, device, spec);
-                     }});
+  const std::vector<CaseSpec> neighbours = NeighbourCases();
+  const std::set<std::string> quick_neighbours = QuickCases(neighbours);
+  for (const CaseSpec& spec : neighbours) {
+    tests.push_back({"Neighbours." + spec.name,
+                     [spec](Suite& suite, Device& device) { return RunCase(suite, device, spec); },
+                     quick_neighbours.contains(spec.name)});
   }
 }
 
