@@ -2,13 +2,21 @@
 #                                                          COMPUTES: it has loops over elements, which
 #                                                          -O3 makes faster; BYTEWISE: it works on each
 #                                                          byte of texts or files; GLUE: it calls much
-#                                                          and computes little, and gets -O1.
-#                                                          With sanitizers only the first two are
-#                                                          optimised (RULLAMA_UNOPTIMISED)
-# rullama_test(NAME SOURCES a_test.cc ... DEPS x ... [LABELS ...])   one GoogleTest program, run as
-#                                                          one CTest test per program
-# rullama_fuzzer(NAME SOURCES a_fuzz.cc DEPS x CORPUS dir)  a libFuzzer target; the ordinary build
-#                                                          replays its corpus as a test
+#                                                          and computes little.
+#                                                          RullamaOptions.cmake has the flags
+# rullama_test(NAME SOURCES a_test.cc ... DEPS x ... [LABELS ...] [COMPUTES] [SLOW_SANITIZED])
+#                                                          one GoogleTest program, run as one CTest test per
+#                                                          program. COMPUTES: as above; SLOW_SANITIZED: with
+#                                                          sanitizers only tools/check-all.sh builds and runs it
+# rullama_fuzzer(NAME SOURCES a_fuzz.cc DEPS x CORPUS dir)  a libFuzzer target (RULLAMA_FUZZ); builds with
+#                                                          sanitizers replay its corpus as a test
+# rullama_list_fuzzers()                                   writes their names and corpora to fuzzers.txt
+
+# rullama_long_tests(NAME ...)                             tests that the presets of CI leave out for their time
+#                                                          (label "long"); tools/check-all.sh runs all
+# rullama_long_cases(NAME PATTERN ...)                     the cases of a GoogleTest program that the test NAME
+#                                                          leaves out, and the test NAME_long runs
+# Both come after the other properties of the tests.
 
 # The environment of tests that may run on PoCL, the OpenCL driver for CPUs: its cache of compiled
 # kernels stays in this build folder.
@@ -24,12 +32,11 @@ function(rullama_library name)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE rullama_flags)
   if(ARG_GLUE)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(${name} PRIVATE ${RULLAMA_GLUE_LIBRARY_FLAGS})
+  elseif(ARG_BYTEWISE)
+    target_compile_options(${name} PRIVATE ${RULLAMA_BYTEWISE_FLAGS})
   elseif(NOT ARG_COMPUTES)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O2>)
-  endif()
-  if(NOT ARG_COMPUTES AND NOT ARG_BYTEWISE)
-    target_compile_options(${name} PRIVATE ${RULLAMA_UNOPTIMISED})
+    target_compile_options(${name} PRIVATE ${RULLAMA_PLAIN_FLAGS})
   endif()
 endfunction()
 
@@ -51,14 +58,18 @@ function(rullama_test name)
     return()
   endif()
   rullama_test_headers()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES;SLOW_SANITIZED" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main rullama_flags)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   # At -O1 gcc 12 sees std::string written out of bounds (see RullamaOptions.cmake).
   target_compile_options(${name} PRIVATE
     ${RULLAMA_GLUE_FLAGS} $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
-  target_precompile_headers(${name} REUSE_FROM rullama_test_headers)
+  if(ARG_COMPUTES)
+    target_compile_options(${name} PRIVATE -O1)
+  else()
+    target_precompile_headers(${name} REUSE_FROM rullama_test_headers)
+  endif()
   target_compile_definitions(${name} PRIVATE
     RULLAMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" RULLAMA_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(NOT ARG_TIMEOUT)
@@ -67,25 +78,68 @@ function(rullama_test name)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
+  if("unit" IN_LIST ARG_LABELS)
+    if(NOT TARGET unit_tests)
+      add_custom_target(unit_tests)
+    endif()
+    add_dependencies(unit_tests ${name})
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     PROCESSOR_AFFINITY ON)
+  if(ARG_SLOW_SANITIZED AND RULLAMA_SANITIZE AND RULLAMA_LIGHT)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    rullama_long_tests(${name})
+  endif()
 endfunction()
 
 function(rullama_fuzzer name)
-  if(NOT RULLAMA_TESTS)
+  if(NOT RULLAMA_TESTS OR NOT (RULLAMA_FUZZ OR RULLAMA_SANITIZE))
     return()
   endif()
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
   if(RULLAMA_FUZZ)
     add_executable(${name} ${ARG_SOURCES})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_property(GLOBAL APPEND PROPERTY RULLAMA_FUZZERS "${name} ${ARG_CORPUS}")
   else()
     add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
     add_test(NAME ${name}_corpus COMMAND ${name} ${ARG_CORPUS})
     set_tests_properties(${name}_corpus PROPERTIES LABELS "fuzz")
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} rullama_flags)
+endfunction()
+
+function(rullama_long_tests)
+  foreach(name IN LISTS ARGN)
+    get_property(labels TEST ${name} PROPERTY LABELS)
+    set_property(TEST ${name} PROPERTY LABELS "${labels};long")
+  endforeach()
+endfunction()
+
+function(rullama_long_cases name)
+  if(NOT TEST ${name})
+    return()
+  endif()
+  list(JOIN ARGN ":" patterns)
+  add_test(NAME ${name}_long COMMAND ${name})
+  foreach(property LABELS ENVIRONMENT PROCESSOR_AFFINITY)
+    get_property(value TEST ${name} PROPERTY ${property})
+    set_property(TEST ${name}_long PROPERTY ${property} "${value}")
+  endforeach()
+  set_tests_properties(${name}_long PROPERTIES TIMEOUT 1800)
+  set_property(TEST ${name} PROPERTY ENVIRONMENT_MODIFICATION "GTEST_FILTER=set:-${patterns}")
+  set_property(TEST ${name}_long PROPERTY ENVIRONMENT_MODIFICATION "GTEST_FILTER=set:${patterns}")
+  rullama_long_tests(${name}_long)
+endfunction()
+
+# Read by tools/check-fuzz.sh.
+function(rullama_list_fuzzers)
+  if(RULLAMA_FUZZ)
+    get_property(rows GLOBAL PROPERTY RULLAMA_FUZZERS)
+    list(JOIN rows "\n" text)
+    file(WRITE ${CMAKE_BINARY_DIR}/fuzzers.txt "${text}\n")
+  endif()
 endfunction()
 
 # Pins each test of the current directory to the processors it asks for (PROCESSORS, one unless said

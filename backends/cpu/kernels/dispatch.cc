@@ -42,6 +42,7 @@ bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          (Cpuid(1, 0).ecx & bit_F16C) != 0;
 }
+#if defined(RULLAMA_CPU_VNNI_KERNELS)
 bool HasAvxVnni() {
   constexpr unsigned kAvxVnniBit = 1u << 4;
   return HasAvx2() && (Cpuid(7, 1).eax & kAvxVnniBit) != 0;
@@ -68,6 +69,7 @@ bool HasAmx() {
   constexpr unsigned kNeeded = kTileBit | kInt8Bit | kBf16Bit;
   return HasAvx512Vnni() && (Cpuid(7, 0).edx & kNeeded) == kNeeded && MayUseTiles();
 }
+#endif
 
 #elif defined(RULLAMA_CPU_ARM_KERNELS)
 
@@ -90,13 +92,16 @@ constexpr Level kLevels[] = {
     {Isa::kPortable, "portable", Always, TableOf<Isa::kPortable>, TrainingTableOf<Isa::kPortable>},
 #if defined(RULLAMA_CPU_X86_KERNELS)
     {Isa::kAvx2, "avx2", HasAvx2, TableOf<Isa::kAvx2>, TrainingTableOf<Isa::kAvx2>},
-    {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, TableOf<Isa::kAvxVnni>, TrainingTableOf<Isa::kAvxVnni>},
+#if defined(RULLAMA_CPU_VNNI_KERNELS)
+    {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, TableOf<Isa::kAvxVnni>, TrainingTableOf<Isa::kAvx2>},
 #if defined(RULLAMA_CPU_AVX512_KERNELS)
     {Isa::kAvx512, "avx512", HasAvx512, TableOf<Isa::kAvx512>, TrainingTableOf<Isa::kAvx512>},
 #endif
     {Isa::kAvx512Vnni, "avx512-vnni", HasAvx512Vnni, TableOf<Isa::kAvx512Vnni>,
-     TrainingTableOf<Isa::kAvx512Vnni>},
-    {Isa::kAmx, "amx", HasAmx, TableOf<Isa::kAmx>, TrainingTableOf<Isa::kAvx512Vnni>},
+     TrainingTableOf<LevelOfFloatKernels(Isa::kAvx512Vnni)>},
+    {Isa::kAmx, "amx", HasAmx, TableOf<Isa::kAmx>,
+     TrainingTableOf<LevelOfFloatKernels(Isa::kAvx512Vnni)>},
+#endif
 #elif defined(RULLAMA_CPU_ARM_KERNELS)
     {Isa::kNeon, "neon", Always, TableOf<Isa::kNeon>, TrainingTableOf<Isa::kNeon>},
     {Isa::kNeonDotProd, "neon-dotprod", HasDotProd, TableOf<Isa::kNeonDotProd>,

@@ -9,9 +9,9 @@ const KernelTable& TableOf<kIsa>() {
   static const KernelTable kTable = [] {
     KernelTable table;
     table.isa = kIsa;
-    AddFloatKernels<kIsa>(table);
+    AddFloatKernels<LevelOfFloatKernels(kIsa)>(table);
+    AddBlockRows<LevelOfFloatKernels(kIsa)>(table.weights);
     AddBlockGemv<kIsa>(table.weights);
-    AddBlockRows<kIsa>(table.weights);
     table.gemm_scratch_bytes = AddBlockGemm<kIsa>(table.weights);
     AddStoredProducts<kIsa>(table);
     AddPackedGemv<kIsa>(table.weights);

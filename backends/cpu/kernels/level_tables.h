@@ -13,6 +13,16 @@ namespace rullama::cpu {
 
 struct KernelTable;
 
+// The level whose kernels without products of bytes `level` has: VNNI changes only the products of
+// bytes and of 16-bit words, so the other families of its level are those of the level before it.
+constexpr Isa LevelOfFloatKernels(Isa level) {
+  if (level == Isa::kAvxVnni) return Isa::kAvx2;
+#if defined(RULLAMA_CPU_AVX512_KERNELS)
+  if (level == Isa::kAvx512Vnni) return Isa::kAvx512;
+#endif
+  return level;
+}
+
 // Row kernels, attention, the conversion of activations, and products of F32, F16 and BF16 weights.
 template <Isa kLevel>
 void AddFloatKernels(KernelTable& table);
