@@ -1,9 +1,9 @@
 #!/bin/bash
-# run.sh SOURCE_DIR BUILD_DIR [MARKERS]: tests rullama.ray of a build tree with the packages of
-# python/requirements-ray.txt, which it installs into .venv-ray at the root. MARKERS: those of pytest, by default "not
-# nightly". Exit code 77: the packages are not installed, and no package index is reachable.
+# run.sh SOURCE_DIR BUILD_DIR MARKERS: tests rullama.ray of a build tree with the packages of
+# python/requirements-ray.txt, which it installs into .venv-ray at the root. MARKERS: those of pytest. Exit code 77: the
+# packages are not installed, and no package index is reachable.
 set -euo pipefail
-source=$1 build=$2 markers=${3:-not nightly}
+source=$1 build=$2 markers=$3
 venv=$source/.venv-ray requirements=$source/python/requirements-ray.txt
 
 index_is_reachable() {

@@ -65,6 +65,7 @@ class KillAWorker(UserCallback):
             file.write(line + "\n")
 
 
+@pytest.mark.long
 def test_a_killed_worker_does_not_change_the_bytes(cluster, tmp_path):
     rullama.finetune(E2B, DATA, tmp_path / "alone", **OPTIONS)
     output, log = tmp_path / "two", tmp_path / "log"

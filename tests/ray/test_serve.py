@@ -85,6 +85,7 @@ def test_a_stream_arrives_in_parts_that_join_to_the_answer(app):
     assert "".join(json.loads(one)["choices"][0]["text"] for one in events) == whole
 
 
+@pytest.mark.long
 def test_prompts_with_the_same_beginning_go_to_the_replica_that_has_read_it(app):
     app.all_replicas()
     first = app.post("/v1/completions", {"prompt": LONG, "max_tokens": 1})
@@ -127,6 +128,7 @@ def slowed(states, stopped_s):
         thread.join()
 
 
+@pytest.mark.long
 def test_a_client_that_leaves_ends_its_answer(app):
     states = app.all_replicas().values()
     left = 'rullama_cancelled_total{reason="left"}'
@@ -173,6 +175,7 @@ def counts(name, answers):
     return found
 
 
+@pytest.mark.long
 def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answered(app):
     hold = 2 * ONGOING + QUEUED
     body = {"prompt": "The prince", "max_tokens": 500, "logit_bias": NO_END}
@@ -219,6 +222,7 @@ def limit_memory(pid):
     resource.prlimit(pid, resource.RLIMIT_AS, (size, size))
 
 
+@pytest.mark.long
 def test_a_replica_out_of_memory_loses_no_request(app, alone):
     victim = next(iter(app.all_replicas().values()))
     limit_memory(victim["pid"])
@@ -232,6 +236,7 @@ def test_a_replica_out_of_memory_loses_no_request(app, alone):
     eventually(lambda: victim["id"] not in app.replicas())
 
 
+@pytest.mark.long
 def test_a_slow_replica_gets_fewer_requests_and_answers_them(app, alone):
     victim = next(iter(app.all_replicas().values()))
     with slowed([victim], stopped_s=0.09):
@@ -242,6 +247,7 @@ def test_a_slow_replica_gets_fewer_requests_and_answers_them(app, alone):
     assert of_replica[victim["id"]] < len(answers) / 2
 
 
+@pytest.mark.long
 def test_a_stream_whose_engine_is_killed_ends_with_an_error(app):
     states = app.all_replicas()
     body = {"prompt": "The prince", "max_tokens": 2000, "stream": True, "logit_bias": NO_END}
@@ -254,6 +260,7 @@ def test_a_stream_whose_engine_is_killed_ends_with_an_error(app):
     assert b"data: [DONE]" not in events
 
 
+@pytest.mark.long
 def test_a_replica_that_hangs_is_replaced_and_its_requests_are_answered(app, alone):
     states = app.all_replicas()
     victim = next(iter(states.values()))
@@ -265,6 +272,7 @@ def test_a_replica_that_hangs_is_replaced_and_its_requests_are_answered(app, alo
     eventually(lambda: not runs(victim["pid"]))
 
 
+@pytest.mark.long
 def test_a_lost_node_loses_no_request_and_leaves_no_engine(app, alone, cluster):
     states = app.all_replicas()
     victim = next(iter(states.values()))
@@ -301,6 +309,7 @@ def test_replicas_follow_the_load(app):
     eventually(lambda: len(app.replicas()) == 1)
 
 
+@pytest.mark.long
 def test_running_answers_end_before_their_replica_does(app):
     # Also beside other tests the answer takes fewer seconds than this.
     serve.run(build_app(dataclasses.replace(app.config, drain_s=100)))
@@ -317,6 +326,7 @@ def test_running_answers_end_before_their_replica_does(app):
     eventually(lambda: not any(runs(pid) for pid in pids))
 
 
+@pytest.mark.long
 def test_an_engine_that_cannot_start_says_why(cluster):
     config = AppConfig.of({"model": "/nothing.gguf", "backend": "cpu", "program": PROGRAM})
     with pytest.raises(EngineError, match=r"exit code 6(.|\n)*\[io\."):
