@@ -39,6 +39,7 @@ std::string BenchTest::name() const {
 
 std::vector<double> BenchMeasurement::Rates() const {
   std::vector<double> rates;
+  rates.reserve(seconds.size());
   for (const double s : seconds) rates.push_back(static_cast<double>(test.tokens) / s);
   std::ranges::sort(rates);
   return rates;

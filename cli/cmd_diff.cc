@@ -212,6 +212,7 @@ class Comparison {
                                         const Expectation& expectation) {
     const Graph graph = WithoutStates(model_.graph);
     std::vector<std::string> ops;
+    ops.reserve(graph.ops.size());
     for (const Op& op : graph.ops) ops.push_back(graph.value(op.results[0]).name);
     const auto is_bad = [&](size_t count) {
       const auto rest = ops.begin() + static_cast<std::ptrdiff_t>(count);

@@ -120,6 +120,7 @@ Status WriteDrawings(DrawingFiles& files, const std::string& title, const Form& 
 Status DrawAfter(DrawingFiles& files, const std::string& title, const Form& form,
                  const Program& program, const std::vector<std::string>& device_names) {
   std::vector<DrawnPart> parts;
+  parts.reserve(program.segments.size());
   for (const PlannedSegment& segment : program.segments) {
     parts.push_back({&segment.graph, static_cast<size_t>(segment.device)});
   }

@@ -100,6 +100,7 @@ Result<int> ListModels(bool as_json, Console& console) {
   }
   if (models.empty()) {
     std::vector<std::string> roots;
+    roots.reserve(options.roots.size());
     for (const auto& root : options.roots) roots.push_back("'" + root.string() + "'");
     console.Note(
         fmt::format("there is no model in {}; get one with 'ollama pull gemma4:e2b', set "

@@ -137,6 +137,7 @@ void AddFirstAbove(const ValueRow& first, const Graph& graph, const DiffReport& 
 
 void AddValueTable(const DiffReport& report, Page& page) {
   std::vector<std::vector<Cell>> rows;
+  rows.reserve(report.values.size());
   for (const ValueRow& row : report.values) {
     rows.push_back({{row.name, "name"},
                     {NumberText(row.error.nmse), "number"},

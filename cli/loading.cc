@@ -58,6 +58,7 @@ void DescribeMemory(const ModelSession& session, Console& console) {
   if (!needs) return console.Warn(needs.error().ToString());
   const BackendDevices& devices = session.devices();
   std::vector<DeviceMemory> amounts;
+  amounts.reserve(needs->size());
   for (size_t i = 0; i < needs->size(); ++i) {
     amounts.push_back({devices.policy.device_names[i], (*needs)[i],
                        devices.devices[i]->description().memory_free});

@@ -72,6 +72,7 @@ Result<ModelToServe> ConfigureModel(const LoadedConfig& loaded, const ServedMode
   RL_RETURN_IF_ERROR(ApplySettings(model, place, out.config));
   if (!model.adapters.empty()) {
     std::vector<std::string> adapters;
+    adapters.reserve(model.adapters.size());
     for (const AdapterSetting& adapter : model.adapters) {
       adapters.push_back(fmt::format("{}:{}", adapter.path, adapter.scale));
     }

@@ -100,6 +100,7 @@ std::vector<double> TimesOfPackets(std::string_view text) {
 std::vector<int64_t> SampledFrames(int64_t frames) {
   std::vector<int64_t> sampled;
   const int64_t count = std::min(frames, kSampledFrames);
+  sampled.reserve(count);
   for (int64_t i = 0; i < count; ++i) sampled.push_back(i * frames / count);
   return sampled;
 }
@@ -142,6 +143,7 @@ Result<std::vector<VideoFrame>> ReadVideoFrames(const std::string& path) {
                      "ffmpeg decodes {} of {} frames of the video", pictures.size(), frames.size());
   }
   std::vector<VideoFrame> result;
+  result.reserve(frames.size());
   for (size_t i = 0; i < frames.size(); ++i) {
     result.push_back({times[static_cast<size_t>(frames[i])], std::move(pictures[i])});
   }

@@ -99,6 +99,7 @@ void AddHeads(std::vector<CaseSpec>& cases) {
            CaseBuilder b(seed, head.rows);
            const ValueId x = b.Floats("x", F({kT, kWidth}));
            std::vector<int32_t> targets;  // of which one in five does not count
+           targets.reserve(head.rows);
            for (int64_t i = 0; i < head.rows; ++i) {
              targets.push_back(i % 5 == 2 ? -1 : static_cast<int32_t>(b.random().Int(0, 319)));
            }

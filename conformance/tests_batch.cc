@@ -158,6 +158,7 @@ Status NeighboursChangeNothing(Suite& suite, Device& device, const CaseSpec& spe
     if (count > slots) break;
     for (const auto& [first, step] : kOrders) {
       std::vector<size_t> rows;
+      rows.reserve(count);
       for (size_t i = 0; i < count; ++i) rows.push_back((first + i * step) % slots);
       RL_ASSIGN_OR_RETURN(const std::vector<RowResults> results, plans.Run(rows));
       for (size_t i = 0; i < count; ++i) {

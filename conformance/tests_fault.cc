@@ -73,6 +73,7 @@ Status UnknownOpIsRefused(Suite& suite, Device& device) {
   rl_error error{};
   error.struct_size = sizeof(error);
   std::vector<rl_option> options;
+  options.reserve(suite.options.size());
   for (const auto& [key, value] : suite.options) {
     options.push_back({{key.data(), key.size()}, {value.data(), value.size()}});
   }

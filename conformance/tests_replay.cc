@@ -144,6 +144,7 @@ Status DevicesAreIndependent(Suite& suite, Device& device) {
   }
   std::vector<Status> outcomes(devices.size(), OkStatus());
   std::vector<std::thread> threads;
+  threads.reserve(devices.size());
   for (size_t i = 0; i < devices.size(); ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < kRounds && outcomes[i]; ++round) {

@@ -199,6 +199,7 @@ std::vector<Device*> BackendDevices::Borrow() const {
 
 std::vector<DeviceDescription> BackendDevices::DescribeLayerDevices() const {
   std::vector<DeviceDescription> descriptions;
+  descriptions.reserve(layer_devices);
   for (size_t i = 0; i < layer_devices; ++i) descriptions.push_back(devices[i]->description());
   return descriptions;
 }

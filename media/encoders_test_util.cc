@@ -122,6 +122,7 @@ FileBytes EncodePng(uint32_t width, uint32_t height, std::vector<uint8_t> sample
     png_set_eXIf_1(png, info, static_cast<png_uint_32>(exif.size()), exif.data());
   }
   std::vector<png_bytep> rows;
+  rows.reserve(height);
   for (uint32_t y = 0; y < height; ++y) rows.push_back(&samples[y * (samples.size() / height)]);
   png_set_rows(png, info, rows.data());
   png_write_png(png, info, PNG_TRANSFORM_IDENTITY, nullptr);

@@ -61,6 +61,7 @@ std::string HintForKey(const BlockSpec& block, std::string_view key) {
     }
   }
   std::vector<std::string> known;
+  known.reserve(block.fields.size());
   for (const FieldSpec& field : block.fields) known.push_back(field.key);
   for (const BlockSpec& child : block.blocks) known.push_back(child.key);
   if (const std::string near = NearestName(key, known); !near.empty()) {

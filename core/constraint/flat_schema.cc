@@ -143,6 +143,7 @@ class Merger {
     const bool first = !flat_.has_properties && !flat_.additional;
     const std::optional<Conjunction> others_before = flat_.additional;
     std::vector<std::string> names_before;
+    names_before.reserve(flat_.properties.size());
     for (const auto& property : flat_.properties) names_before.push_back(property.first);
     for (const auto& [name, place] : node.properties) {
       Conjunction* conjunction = Find(name);

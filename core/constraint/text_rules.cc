@@ -224,6 +224,7 @@ Result<RuleId> TextRules::Content(const ContentDfa& content, bool quoted) {
   builder_.SetStart(rule, start);
   if (content.states.empty()) return rule;
   std::vector<StateId> states;
+  states.reserve(content.states.size());
   for (size_t i = 0; i < content.states.size(); ++i) states.push_back(builder_.AddState());
   builder_.AddEpsilon(quoted ? AddQuote(start) : start, states[0]);
   const StateId end = builder_.AddState();

@@ -242,6 +242,7 @@ class Verifier {
                     struct_size, op.attrs.size());
     }
     std::vector<const TensorType*> operands;
+    operands.reserve(op.inputs.size());
     for (const ValueId input : op.inputs) {
       operands.push_back(input == kNoValue ? nullptr : &graph_.type(input));
     }

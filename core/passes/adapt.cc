@@ -33,6 +33,7 @@ bool UsesAdapted(const Graph& graph, const PairsByWeight& pairs, const Op& op) {
 Result<Graph> DecomposeAround(Graph graph, const PairsByWeight& pairs) {
   while (true) {
     std::vector<bool> refused;
+    refused.reserve(graph.ops.size());
     for (const Op& op : graph.ops) {
       refused.push_back(HasDecomposition(op.kind) && UsesAdapted(graph, pairs, op));
     }

@@ -66,6 +66,7 @@ Result<Graph> Decompose(const Graph& graph, const std::vector<bool>& refused) {
     rewriter.SetDevice(op.device, op.epoch);
     const std::vector<ValueId> inputs = rewriter.MapAll(op.inputs);
     std::vector<std::string> names;
+    names.reserve(op.results.size());
     for (const ValueId result : op.results) names.push_back(graph.value(result).name);
     const std::vector<ValueId> values =
         decomposition(Site{rewriter.builder(), names}, inputs, op.attrs);

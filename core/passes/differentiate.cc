@@ -87,6 +87,7 @@ Result<Graph> DecomposeActive(Graph graph, const Differentiation& what) {
   while (true) {
     RL_ASSIGN_OR_RETURN(const std::vector<bool> active, FindActive(graph, what));
     std::vector<bool> refused;
+    refused.reserve(graph.ops.size());
     for (const Op& op : graph.ops) {
       refused.push_back(TreatmentOf(op.kind) == Treatment::kDecomposed && active[op.results[0]]);
     }
@@ -218,6 +219,7 @@ class Differentiator {
     }
     if (TreatmentOf(op.kind) != Treatment::kRule) return Refused(op, "as an op");
     std::vector<ValueId> operands;
+    operands.reserve(op.inputs.size());
     for (const ValueId input : op.inputs) operands.push_back(Needed(input));
     derivatives::Site site{.b = builder(), .name = source_.value(op.results[0]).name};
     for (const ValueId result : op.results) {
@@ -281,6 +283,7 @@ class Differentiator {
     if (second_[id] != kNoValue) return second_[id];
     const Op& op = source_.ops[source_.value(id).producer];
     std::vector<ValueId> inputs;
+    inputs.reserve(op.inputs.size());
     for (const ValueId input : op.inputs) inputs.push_back(Needed(input));
     rewriter_.SetDevice(op.device, 1);
     const std::vector<ValueId> results = builder().Add(

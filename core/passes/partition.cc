@@ -26,6 +26,7 @@ class Partitioner {
     FindExports();
     if (begins_.size() > 1) RL_RETURN_IF_ERROR(CheckNames());
     std::vector<Segment> segments;
+    segments.reserve(begins_.size());
     for (size_t i = 0; i < begins_.size(); ++i) {
       segments.push_back({source_.ops[begins_[i]].device, IsWantedOnly(i), BuildSegment(i)});
     }

@@ -151,6 +151,7 @@ Status Interpreter::RunOp(OpIndex index, int64_t t) {
   // its append.
   if (op.kind == OpKind::kStateAppend) return Append(op);
   std::vector<const Tensor*> operands;
+  operands.reserve(op.inputs.size());
   for (const ValueId input : op.inputs) {
     operands.push_back(input == kNoValue ? nullptr : &tensors_[Home(input)]);
   }

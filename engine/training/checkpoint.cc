@@ -148,6 +148,7 @@ Result<fs::path> FindCheckpoint(const fs::path& path) {
 
 Status WriteRunState(const RunState& state, const fs::path& folder) {
   std::vector<SafetensorsOutput> tensors;
+  tensors.reserve(state.m.size());
   for (const auto& [name, values] : state.m) {
     tensors.push_back({name + std::string(kM), {std::ssize(values)}, values});
   }

@@ -112,6 +112,7 @@ class Quantizer {
     std::vector<Status> results(workers);
     {
       std::vector<std::jthread> threads;
+      threads.reserve(workers);
       for (uint64_t worker = 0; worker < workers; ++worker) {
         threads.emplace_back([&, worker] {
           const uint64_t begin = slices * worker / workers * kSliceValues;
