@@ -121,6 +121,11 @@ class DataSetReader {
   Result<EncodedLine> Encode(const DataJson& object) const {
     switch (*kind_) {
       case LineKind::kMessages:
+        if (options_.raw) {
+          return BadLine("found messages, which the chat template renders; expected prompt and "
+                         "completion or text with training.raw (--raw). Leave it out: a model "
+                         "without a chat template learns the end of each answer too");
+        }
         return EncodeConversation(object[keys().messages], object.value("tools", DataJson()));
       case LineKind::kText: {
         RL_ASSIGN_OR_RETURN(const std::string text, TextOf(object, keys().text));
@@ -170,7 +175,7 @@ class DataSetReader {
   // when a model goes on behind the first.
   Result<EncodedExample> EncodeRaw(std::string_view given, std::string_view learnt) const {
     const auto bos = tokenizer_.bos_id();
-    const auto eos = tokenizer_.FindToken("<eos>");
+    const auto eos = EndOfText();
     EncodedExample example;
     if (bos) example.ids.push_back(*bos);
     RL_RETURN_IF_ERROR(AppendText(given, example));
@@ -182,6 +187,13 @@ class DataSetReader {
       std::fill(example.trained.begin() + 1, example.trained.end(), uint8_t{1});
     }
     return example;
+  }
+
+  // The token that ends a text: <eos> or, without one, the first that ends generation.
+  [[nodiscard]] std::optional<TokenId> EndOfText() const {
+    if (const auto eos = tokenizer_.FindToken("<eos>")) return eos;
+    const auto ends = tokenizer_.end_of_generation_ids();
+    return ends.empty() ? std::nullopt : std::optional(ends[0]);
   }
 
   Status AppendText(std::string_view text, EncodedExample& example) const {
@@ -293,6 +305,9 @@ class DataSetReader {
     example.targets.assign(encoded.ids.size(), kNoTarget);
     for (size_t i = 0; i + 1 < encoded.ids.size(); ++i) {
       if (encoded.trained[i + 1] != 0) example.targets[i] = encoded.ids[i + 1];
+    }
+    for (const size_t end : encoded.ends) {
+      if (end < example.targets.size()) example.targets[end] = EndOfText().value_or(kNoTarget);
     }
     return Keep(std::move(example));
   }

@@ -34,6 +34,10 @@ enum class TrainedTurns : uint8_t { kNone, kAll, kLast };
 struct EncodedExample {
   std::vector<TokenId> ids;
   std::vector<uint8_t> trained;
+  // Tokens after which the model is to end the text, whatever follows them here: the last ones of
+  // answers whose end no marker shows. A model without a chat template reads earlier answers
+  // without an end.
+  std::vector<size_t> ends = {};
 };
 
 // A call of a function that the model asks for.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,6 +17,7 @@
 #include "engine/training/example_order.h"
 #include "engine/training/learning_rate.h"
 #include "engine/training/packing.h"
+#include "models/gemma3/files/synth.h"
 #include "models/registry.h"
 
 namespace rullama {
@@ -61,6 +63,62 @@ TEST_F(DataTest, TurnsOfTheAssistantAreLearnt) {
   EXPECT_EQ(last.ids, all.ids);
   const Example every = Must(Parse(kTwoTurns, {.train_on = TrainOn::kAll})).examples.at(0);
   EXPECT_EQ(every.counted(), every.rows() - 1);
+}
+
+// A model without a chat template learns where its answers end, and from what it reads when it
+// runs.
+TEST_F(DataTest, ABaseModelLearnsTheEndOfEachAnswer) {
+  Gemma3Config config;
+  config.layers = 1;
+  config.width = config.ffn_width = 32;
+  config.vocabulary = 1024;
+  config.context_length = 64;
+  config.heads = 2;
+  config.kv_heads = 1;
+  config.head_dim = 16;
+  config.sliding_window = 8;
+  const std::string path = ::testing::TempDir() + "/base_model.gguf";
+  ASSERT_TRUE(WriteSynthetic(config, {.mix = *FindQuantMix("Q8_0")}, path));
+  const GgufFile file = Must(GgufFile::Open(path));
+  const auto tokenizer = Must(Tokenizer::Build(Must(VocabularyFromGguf(file))));
+  const auto model = Must(OpenModel(file));
+  const TokenId eos = *tokenizer->FindToken("<eos>");
+  const auto parse = [&](const std::string& line, DataOptions options = {}) {
+    return Must(ParseDataSet(line, "lines", *model, *tokenizer, options)).examples.at(0);
+  };
+  const auto prompt_of = [&](const char* messages) {
+    return Must(model->EncodeChat(*tokenizer, nlohmann::json::parse(messages), {}, false)).ids;
+  };
+
+  // Two forms of one line: the answer goes on where the prompt of `run` ends, and then ends.
+  const std::vector<TokenId> answer = Must(tokenizer->Encode("1805."));
+  std::vector<TokenId> expected = prompt_of(R"([{"role":"user","content":"In "}])");
+  std::vector<int32_t> targets(expected.size() - 1, kNoTarget);
+  expected.insert(expected.end(), answer.begin(), answer.end());
+  targets.insert(targets.end(), answer.begin(), answer.end());
+  targets.push_back(eos);
+  for (const char* line : {R"({"prompt":"In ","completion":"1805."})",
+                           R"({"messages":[{"role":"user","content":"In "},)"
+                           R"({"role":"assistant","content":"1805."}]})"}) {
+    const Example example = parse(line);
+    EXPECT_EQ(example.ids, expected) << line;
+    EXPECT_EQ(example.targets, targets) << line;
+  }
+
+  // Earlier answers end too, but what follows does not read their end.
+  const Example all = parse(kTwoTurns);
+  EXPECT_EQ(std::ranges::count(all.targets, eos), 2);
+  EXPECT_EQ(std::ranges::count(all.ids, eos), 0);
+  EXPECT_EQ(std::ranges::count(parse(kTwoTurns, {.train_on = TrainOn::kLast}).targets, eos), 1);
+  const Example every = parse(kTwoTurns, {.train_on = TrainOn::kAll});
+  EXPECT_EQ(every.counted(), every.rows());
+  EXPECT_EQ(std::ranges::count(every.targets, eos), 2);
+  std::filesystem::remove(path);
+}
+
+TEST_F(DataTest, MessagesAreNoRawText) {
+  EXPECT_THAT(ErrorOf(kTwoTurns, {.raw = true}),
+              HasSubstr("line 1: found messages, which the chat template renders"));
 }
 
 TEST_F(DataTest, CallsOfToolsAreLearntUpToTheMarkerOfTheirResult) {

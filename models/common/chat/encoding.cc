@@ -40,13 +40,17 @@ Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarke
   for (size_t begin = 0; begin < all.size();) {
     std::vector<TextSegment> stretch;
     size_t end = begin;
-    for (; end < all.size() && all[end].is_trained == all[begin].is_trained; ++end) {
+    bool ends_answer = false;
+    for (; end < all.size() && !ends_answer && all[end].is_trained == all[begin].is_trained;
+         ++end) {
       stretch.push_back({all[end].text, all[end].is_template});
+      ends_answer = all[end].ends_answer;
     }
     // Exactly one BOS.
     RL_ASSIGN_OR_RETURN(const auto ids, tokenizer.EncodeSegments(stretch, {.add_bos = begin == 0}));
     example.ids.insert(example.ids.end(), ids.begin(), ids.end());
     example.trained.resize(example.ids.size(), all[begin].is_trained ? 1 : 0);
+    if (ends_answer) example.ends.push_back(example.ids.size() - 1);
     begin = end;
   }
   return example;

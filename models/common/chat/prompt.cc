@@ -12,7 +12,7 @@ void PromptWriter::Append(std::string_view text, bool is_template) {
   if (text.empty()) return;
   auto& segments = prompt_.segments;
   if (segments.empty() || segments.back().is_template != is_template ||
-      segments.back().is_trained != trained_) {
+      segments.back().is_trained != trained_ || segments.back().ends_answer) {
     segments.push_back({.text = {}, .is_template = is_template, .is_trained = trained_});
   }
   segments.back().text += text;

@@ -15,7 +15,8 @@ namespace rullama::chat {
 struct PromptSegment {
   std::string text;
   bool is_template = false;
-  bool is_trained = false;  // the model is to learn to write it
+  bool is_trained = false;   // the model is to learn to write it
+  bool ends_answer = false;  // the model is to learn to end after it, without a marker in the text
 };
 
 struct ChatPrompt {
@@ -31,6 +32,9 @@ class PromptWriter {
   void User(std::string_view text) { Append(text, false); }
   // Whether what follows is to be learnt.
   void SetTrained(bool trained) { trained_ = trained; }
+  // The model is to learn to end its answer here, though no marker in the text says so. Something
+  // has been written before.
+  void EndAnswer() { prompt_.segments.back().ends_answer = true; }
   // The text ends inside a thought.
   void OpenThought() { prompt_.opens_thought = true; }
   ChatPrompt Finish() && { return std::move(prompt_); }

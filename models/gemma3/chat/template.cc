@@ -99,6 +99,7 @@ class Renderer {
     out_.SetTrained(IsTrained(index));
     Content(index, /*trim=*/false);
     out_.SetTrained(false);
+    if (IsTrained(index)) out_.EndAnswer();
   }
 
   void SystemText() {
