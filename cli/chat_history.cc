@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "core/base/json_reader.h"
+
 namespace rullama::cli {
 namespace {
 
@@ -44,8 +46,8 @@ std::vector<std::string> ChatHistory::Load() const {
   if (path_.empty() || !fs::is_regular_file(path_, ignored)) return entries;
   std::ifstream file(path_, std::ios::binary);
   for (std::string line; std::getline(file, line);) {
-    const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (entry.is_string()) entries.push_back(entry.get<std::string>());
+    const auto entry = ReadJson(line);
+    if (entry && entry->is_string()) entries.push_back(entry->get<std::string>());
   }
   const bool too_long = entries.size() > kShortenFrom;
   if (entries.size() > kMaxEntries) {

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "core/base/json_reader.h"
 
 namespace rullama::cli {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxInputBytes = size_t{1} << 30;
-constexpr int kMaxLineDepth = 8;
+constexpr size_t kMaxLineDepth = 8;
 
 struct TokenizeFlags {
   ConfigFlags config;
@@ -34,14 +35,10 @@ Result<std::shared_ptr<const Tokenizer>> OpenTokenizer(const ConfigFlags& flags,
 }
 
 Result<json> ParseLine(std::string_view line, size_t number) {
-  const auto too_deep = [](int depth, json::parse_event_t, json&) {
-    return depth <= kMaxLineDepth;
-  };
-  json value = json::parse(line, too_deep, /*allow_exceptions=*/false);
-  if (value.is_discarded()) {
-    return MakeError(ErrorKind::kUsage, "input.json", "line {} of stdin is not JSON", number);
-  }
-  return value;
+  auto value = ReadJson(line, {.depth = kMaxLineDepth});
+  if (value) return *std::move(value);
+  return MakeError(ErrorKind::kUsage, "input.json", "line {} of stdin {}", number,
+                   value.error().ToString());
 }
 
 // Calls `convert` with each line of stdin and writes its result as a line.

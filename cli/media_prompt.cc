@@ -7,6 +7,7 @@
 
 #include "cli/score.h"
 #include "cli/signals.h"
+#include "core/base/json_reader.h"
 #include "core/runtime/output_names.h"
 #include "engine/cut_points.h"
 #include "engine/prompt_encoder.h"
@@ -107,31 +108,36 @@ class PromptScorer {
 }  // namespace
 
 Result<MediaPrompt> ReadParts(const std::string& text, const LoadedModel& model) {
-  constexpr int kMaxDepth = 3;
-  const auto too_deep = [](int depth, json::parse_event_t, json&) { return depth <= kMaxDepth; };
-  const json parts = json::parse(text, too_deep, /*allow_exceptions=*/false);
-  if (!parts.is_array() || parts.empty()) {
+  const auto read = ReadJson(text, {.depth = 3});
+  if (!read || !read->is_array() || read->empty()) {
     return MakeError(ErrorKind::kUsage, "input.parts",
                      "found {}, expected a JSON list of texts, pictures and sounds",
-                     parts.is_array() ? "an empty list" : "no list");
+                     !read              ? "a text that " + read.error().ToString()
+                     : read->is_array() ? "an empty list"
+                                        : "no list");
   }
+  const json& parts = *read;
   std::string prompt;
   std::vector<Medium> media;
+  std::vector<std::string> files;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].is_string()) {
       prompt += parts[i].get<std::string>();
       continue;
     }
     RL_ASSIGN_OR_RETURN(media.emplace_back(), MediumOf(parts[i], i));
+    files.push_back(media.back().path);
     const auto markers = model.model->MarkersOf(media.back().kind);
     if (!markers) return UnsupportedMedium(media.back().kind);
     prompt += markers->placeholder;
   }
-  MediaPrompt read;
+  MediaPrompt result;
   RL_ASSIGN_OR_RETURN(const DecodedMedia decoded, DecodeMedia(model, media));
-  RL_ASSIGN_OR_RETURN(read.ids, model.tokenizer->Encode(prompt, {.add_bos = true}));
-  RL_ASSIGN_OR_RETURN(read.media, PlaceMedia(*model.model, *model.tokenizer, decoded, read.ids));
-  return read;
+  RL_ASSIGN_OR_RETURN(result.ids, model.tokenizer->Encode(prompt, {.add_bos = true}));
+  RL_ASSIGN_OR_RETURN(result.media,
+                      PlaceMedia(*model.model, *model.tokenizer, decoded, result.ids));
+  result.files = std::move(files);
+  return result;
 }
 
 int64_t MediaRowsOf(const MediaPrompt& prompt, const ModelFacts& facts, int64_t chunk) {

@@ -18,6 +18,7 @@ namespace rullama::cli {
 struct MediaPrompt {
   std::vector<int32_t> ids;  // SoftRowId for a soft token
   std::vector<PlacedMedium> media;
+  std::vector<std::string> files;  // of the media
 };
 
 // Reads a JSON list of texts, {"image": FILE} and {"audio": FILE}, where "image_tokens" may stand

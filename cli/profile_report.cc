@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/json_text.h"
+#include "core/base/json_reader.h"
 
 namespace rullama::cli {
 namespace {
@@ -242,17 +243,24 @@ std::string ProfileJson(const ProfileReport& report) {
 
 Result<std::vector<ProfileReport>> ParseProfiles(std::string_view text, const std::string& origin) {
   std::vector<ProfileReport> reports;
-  try {
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      if (end > at) reports.push_back(ReportFrom(json::parse(text.substr(at, end - at))));
-      at = end + 1;
-    }
-  } catch (const json::exception& error) {
+  const auto bad = [&](std::string_view why) {
     return MakeError(ErrorKind::kUsage, "profile.file",
                      "line {} of {} is no profile ({}); expected what 'rullama profile --json' "
                      "wrote",
-                     reports.size() + 1, origin, error.what());
+                     reports.size() + 1, origin, why);
+  };
+  try {
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      if (end > at) {
+        const auto line = ReadJson(text.substr(at, end - at));
+        if (!line) return bad(line.error().ToString());
+        reports.push_back(ReportFrom(*line));
+      }
+      at = end + 1;
+    }
+  } catch (const json::exception& error) {
+    return bad(error.what());
   }
   return reports;
 }

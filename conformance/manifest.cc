@@ -5,6 +5,8 @@
 #include <optional>
 #include <sstream>
 
+#include "core/base/json_reader.h"
+
 namespace rullama::conformance {
 namespace {
 
@@ -40,7 +42,9 @@ Result<Manifest> LoadFile(const std::filesystem::path& path) {
   std::stringstream text;
   text << file.rdbuf();
   if (!file) return tl::unexpected(ManifestError(path, "cannot be read"));
-  const Json json = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  const auto read = ReadJson(text.str());
+  if (!read) return tl::unexpected(ManifestError(path, read.error().ToString()));
+  const Json& json = *read;
   if (!json.is_object()) return tl::unexpected(ManifestError(path, "is no JSON object"));
   Manifest manifest;
   for (const auto& [key, value] : json.items()) {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "conformance/worker.h"
+#include "core/base/json_reader.h"
 
 namespace rullama::conformance {
 namespace {
@@ -101,7 +102,9 @@ class WorkerProcess {
     const std::string line = buffer_.substr(0, end);
     buffer_.erase(0, end + 1);
     try {
-      return nlohmann::json::parse(line).get<Event>();
+      const auto event = ReadJson(line);
+      if (!event) return std::nullopt;
+      return event->get<Event>();
     } catch (const nlohmann::json::exception&) {
       return std::nullopt;  // the plugin wrote into the pipe: as good as an end
     }

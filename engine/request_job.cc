@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/json_reader.h"
 #include "engine/model_session.h"
 #include "engine/system_prompt.h"
 
@@ -12,7 +13,6 @@ namespace rullama {
 namespace {
 
 constexpr int32_t kMaxTopLogprobs = kTopLogprobs;
-constexpr int kMaxJsonDepth = 64;
 
 Status CheckMembers(const Request& request) {
   const int prompts = static_cast<int>(!request.messages.empty()) +
@@ -126,19 +126,10 @@ void BanTokens(std::span<const TokenId> tokens, std::vector<TokenBias>& biases) 
 }  // namespace
 
 Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what) {
-  int deepest = 0;
-  const auto watch_depth = [&deepest](int depth, nlohmann::json::parse_event_t /*event*/,
-                                      nlohmann::json& /*parsed*/) {
-    deepest = std::max(deepest, depth);
-    return depth <= kMaxJsonDepth;
-  };
-  nlohmann::json value = nlohmann::json::parse(text, watch_depth, /*allow_exceptions=*/false);
-  if (value.is_discarded() || deepest > kMaxJsonDepth) {
-    return MakeError(ErrorKind::kUsage, "chat.json",
-                     "{} is no JSON text of at most {} levels: {} bytes, expected a list", what,
-                     kMaxJsonDepth, text.size());
-  }
-  return value;
+  auto value = ReadJson(text);
+  if (value) return *std::move(value);
+  return MakeError(ErrorKind::kUsage, "chat.json", "{} ({} bytes) {}, expected a JSON list", what,
+                   text.size(), value.error().ToString());
 }
 
 Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64_t max_context) {

@@ -5,13 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/json_reader.h"
+
 namespace rullama::gguf_internal {
 namespace {
 
 using Json = nlohmann::json;
 
 // Manifests nest three deep, configs a little more.
-constexpr int kMaxJsonDepth = 16;
+constexpr size_t kMaxJsonDepth = 16;
 constexpr std::string_view kLayerPrefix = "application/vnd.ollama.image.";
 
 struct LayerKind {
@@ -41,14 +43,9 @@ tl::unexpected<Error> BadManifest(std::string_view found, std::string_view expec
 // An object of limited depth, or nothing.
 std::optional<Json> ParseObject(std::string_view text) {
   if (text.size() > kMaxStoreJsonBytes) return std::nullopt;
-  bool too_deep = false;
-  const auto limit_depth = [&too_deep](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMaxJsonDepth;
-    return !too_deep;
-  };
-  Json json = Json::parse(text, limit_depth, /*allow_exceptions=*/false);
-  if (too_deep || !json.is_object()) return std::nullopt;
-  return json;
+  auto json = ReadJson(text, {.depth = kMaxJsonDepth});
+  if (!json || !json->is_object()) return std::nullopt;
+  return *std::move(json);
 }
 
 // The string member `key`, or "" if it is missing or something else.

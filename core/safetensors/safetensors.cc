@@ -6,10 +6,10 @@
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "core/base/checked_math.h"
+#include "core/base/json_reader.h"
 #include "core/base/printable.h"
 
 namespace rullama {
@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kLengthBytes = 8;
 // The header, a tensor, its shape.
-constexpr int kMaxHeaderDepth = 3;
+constexpr size_t kMaxHeaderDepth = 3;
 
 struct ElementType {
   std::string_view name;
@@ -53,30 +53,13 @@ tl::unexpected<Error> BadHeader(fmt::format_string<Args...> format, Args&&... ar
 
 // The header as an object in which no key occurs twice.
 Result<Json> ParseHeader(std::string_view text) {
-  std::array<std::set<std::string>, kMaxHeaderDepth + 2> keys;
-  std::string repeated;
-  bool too_deep = false;
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    too_deep = too_deep || depth > kMaxHeaderDepth;
-    if (too_deep) return false;
-    const auto level = static_cast<size_t>(depth);
-    if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys[level].insert(key).second && repeated.empty()) repeated = key + " ";
-    }
-    return true;
-  };
-  Json json = Json::parse(text, check, /*allow_exceptions=*/false);
-  if (too_deep || !json.is_object()) {
-    return BadHeader("the header is not a JSON object of tensors; the file is damaged");
+  auto json = ReadJson(text, {.depth = kMaxHeaderDepth});
+  if (!json && json.error().kind == JsonFault::Kind::kDuplicateKey) {
+    return BadHeader("'{}' occurs twice in the header, expected each name once", json.error().key);
   }
-  if (!repeated.empty()) {
-    repeated.pop_back();
-    return BadHeader("'{}' occurs twice in the header, expected each name once",
-                     ShownName(repeated));
-  }
-  return json;
+  if (json && json->is_object()) return *std::move(json);
+  return BadHeader("the header {}, expected a JSON object of tensors; the file is damaged",
+                   json ? "is no JSON object" : json.error().ToString());
 }
 
 Result<std::map<std::string, std::string>> ReadMetadata(const Json& json) {

@@ -17,6 +17,7 @@
 #include "core/gguf/atomic_file.h"
 #include "core/safetensors/safetensors.h"
 
+#include "core/base/json_reader.h"
 namespace rullama {
 namespace {
 
@@ -87,7 +88,9 @@ Result<OrderedJson> ReadPlace(const fs::path& path) {
   RL_ASSIGN_OR_RETURN(const MmapFile file, MmapFile::Open(path));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
-  OrderedJson place = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto read = ReadOrderedJson(text);
+  if (!read) return BadState(path, read.error().ToString());
+  OrderedJson place = *std::move(read);
   if (!place.is_object()) return BadState(path, "is no JSON object");
   const auto version = MemberOf<int>(place, "version");
   if (version == kStateVersion) return place;

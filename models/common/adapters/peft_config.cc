@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/base/json_reader.h"
 #include "core/base/mmap_file.h"
 #include "core/base/printable.h"
 #include "models/common/adapters/adapter_builder.h"
@@ -15,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
-constexpr int kMaxConfigDepth = 8;
+constexpr size_t kMaxConfigDepth = 8;
 
 // Fields that say where an adapter comes from or how it was trained, and change no number.
 constexpr std::array<std::string_view, 19> kHarmless = {
@@ -82,16 +83,14 @@ const Json& Member(const Json& object, std::string_view key) {
 }
 
 Result<Json> ParseConfig(std::string_view text) {
-  bool too_deep = text.size() > kMaxConfigBytes;
-  const auto limit_depth = [&too_deep](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMaxConfigDepth;
-    return !too_deep;
-  };
-  Json json = too_deep ? Json() : Json::parse(text, limit_depth, /*allow_exceptions=*/false);
-  if (too_deep || !json.is_object()) {
-    return BadConfig("adapter_config.json is no JSON object of reasonable size");
+  if (text.size() > kMaxConfigBytes) {
+    return BadConfig("adapter_config.json has {} bytes, expected at most {}", text.size(),
+                     kMaxConfigBytes);
   }
-  return json;
+  auto json = ReadJson(text, {.depth = kMaxConfigDepth});
+  if (json && json->is_object()) return *std::move(json);
+  return BadConfig("adapter_config.json {}, expected a JSON object",
+                   json ? "is no object" : json.error().ToString());
 }
 
 Result<double> Positive(const Json& object, std::string_view key) {

@@ -1,27 +1,11 @@
 #include "models/common/chat/json.h"
 
+#include "core/base/json_reader.h"
+
 namespace rullama::chat {
 namespace {
 
 using Json = nlohmann::json;
-
-// The deepest nesting of brackets outside strings; for text that is no JSON an upper bound.
-int NestingDepth(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"') in_string = !in_string;
-    if (in_string) {
-      if (c == '\\') ++i;
-      continue;
-    }
-    if (c == '{' || c == '[') deepest = std::max(deepest, ++depth);
-    if (c == '}' || c == ']') --depth;
-  }
-  return deepest;
-}
 
 bool NestsDeeper(const Json& value, int limit) {
   if (!value.is_structured()) return false;
@@ -35,15 +19,14 @@ bool NestsDeeper(const Json& value, int limit) {
 }  // namespace
 
 Result<Json> ParseJson(std::string_view text) {
-  if (const int depth = NestingDepth(text); depth > kMaxJsonDepth) {
-    return MakeError(ErrorKind::kUsage, "chat.depth",
-                     "JSON nests {} levels deep, at most {} are allowed", depth, kMaxJsonDepth);
+  // Models write calls, and a conversation goes on though one of them repeats a key.
+  auto value = ReadJson(text, {.depth = kMaxJsonDepth, .keys_may_repeat = true});
+  if (value) return *std::move(value);
+  const std::string why = value.error().ToString();
+  if (value.error().kind == JsonFault::Kind::kDepth) {
+    return MakeError(ErrorKind::kUsage, "chat.depth", "the text {}", why);
   }
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& e) {
-    return MakeError(ErrorKind::kUsage, "chat.json", "invalid JSON: {}", e.what());
-  }
+  return MakeError(ErrorKind::kUsage, "chat.json", "the text {}", why);
 }
 
 Status CheckDepth(const Json& value, std::string_view path) {

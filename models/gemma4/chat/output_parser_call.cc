@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/base/json_reader.h"
 #include "core/base/utf8.h"
 #include "models/common/chat/json.h"
 #include "models/gemma4/chat/markers.h"
@@ -137,9 +138,9 @@ class CallReader {
   }
 
   static std::optional<Json> Scalar(std::string_view text) {
-    Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (value.is_discarded() || value.is_structured()) return std::nullopt;
-    return value;
+    auto value = ReadJson(text, {.depth = 0});
+    if (!value) return std::nullopt;
+    return *std::move(value);
   }
 
   std::string_view rest_;
