@@ -8,18 +8,14 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/json_reader.h"
 #include "core/base/mmap_file.h"
-#include "core/base/utf8.h"
+#include "core/base/printable.h"
 
 namespace rullama {
 namespace {
 
 using DataJson = nlohmann::json;
-
-constexpr const char* kIds = "ids";
-constexpr const char* kTargets = "targets";
-
-enum class LineKind : uint8_t { kMessages, kPrompt, kText, kTokens };
 
 // The tokens of a line and which of them are learnt, before its length is looked at.
 struct EncodedLine {
@@ -34,16 +30,10 @@ class DataSetReader {
       : name_(name), model_(model), tokenizer_(tokenizer), options_(options) {}
 
   Result<DataSet> Read(std::string_view text) {
-    while (!text.empty()) {
-      const size_t end = std::min(text.find('\n'), text.size());
-      std::string_view line = text.substr(0, end);
-      text.remove_prefix(std::min(end + 1, text.size()));
-      ++line_;
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
-      ++set_.lines;
-      RL_RETURN_IF_ERROR(ReadLine(line));
-    }
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    RL_RETURN_IF_ERROR(text.substr(begin).starts_with('[') ? ReadList(text) : ReadLines(text));
     if (!set_.examples.empty()) return std::move(set_);
     return MakeError(ErrorKind::kUsage, "data.empty",
                      "'{}' has nothing to learn from: {}; expected lines with an answer", name_,
@@ -53,10 +43,52 @@ class DataSetReader {
  private:
   [[nodiscard]] const DataKeys& keys() const { return options_.keys; }
 
+  Status ReadLines(std::string_view text) {
+    while (!text.empty()) {
+      const size_t end = std::min(text.find('\n'), text.size());
+      std::string_view line = text.substr(0, end);
+      text.remove_prefix(std::min(end + 1, text.size()));
+      ++line_;
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+      ++set_.lines;
+      const auto object = ReadJson(line);
+      if (!object) return BadJson(object.error());
+      RL_RETURN_IF_ERROR(ReadObject(*object));
+    }
+    return OkStatus();
+  }
+
+  // A file that is one list. Its entries are counted from 1, as lines are.
+  Status ReadList(std::string_view text) {
+    place_ = "entry";
+    const auto list = ReadJson(text);
+    if (!list) {
+      return MakeError(ErrorKind::kUsage, "data.line",
+                       "'{}' begins with '[' and {}, expected one JSON object a line, or one JSON "
+                       "list of them",
+                       name_, list.error().ToString());
+    }
+    for (const DataJson& object : *list) {
+      ++line_;
+      ++set_.lines;
+      RL_RETURN_IF_ERROR(ReadObject(object));
+    }
+    return OkStatus();
+  }
+
+  [[nodiscard]] tl::unexpected<Error> BadJson(const JsonFault& fault) const {
+    const bool syntax = fault.kind == JsonFault::Kind::kSyntax;
+    return BadLine(
+        "found {}: the line {}; expected a JSON object, one a line, or a file that is "
+        "one JSON list of them",
+        syntax ? "no JSON" : "JSON that is not read", fault.ToString());
+  }
+
   template <typename... Args>
   [[nodiscard]] tl::unexpected<Error> BadLine(fmt::format_string<Args...> format,
                                               Args&&... args) const {
-    return MakeError(ErrorKind::kUsage, "data.line", "'{}', line {}: {}", name_, line_,
+    return MakeError(ErrorKind::kUsage, "data.line", "'{}', {} {}: {}", name_, place_, line_,
                      fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -65,89 +97,51 @@ class DataSetReader {
     return BadLine("{}", error.message);
   }
 
-  Status ReadLine(std::string_view line) {
-    if (const auto bad = FindInvalidUtf8(line)) {
-      return BadLine("found a byte that is no UTF-8 at {}, expected UTF-8 text", *bad);
-    }
-    const DataJson object = DataJson::parse(line, nullptr, /*allow_exceptions=*/false);
+  Status ReadObject(const DataJson& object) {
     if (!object.is_object()) {
       return BadLine("found {}, expected a JSON object with {}, {} and {}, {}, or {} and {}",
-                     object.is_discarded() ? "no JSON" : object.type_name(), keys().messages,
-                     keys().prompt, keys().completion, keys().text, kIds, kTargets);
+                     object.type_name(), keys().messages, keys().prompt, keys().completion,
+                     keys().text, kIdsKey, kTargetsKey);
     }
-    RL_RETURN_IF_ERROR(CheckKind(object));
+    const auto form = FormOfLine(object, keys());
+    if (!form) return BadLine(form.error());
+    if (!kind_) kind_ = form->kind;
+    if (kind_ != form->kind) {
+      return BadLine("found another kind of line than before, expected one kind in a file");
+    }
     if (kind_ == LineKind::kTokens) {
       RL_ASSIGN_OR_RETURN(Example example, TokensOf(object));
       return AddTokens(std::move(example));
     }
-    RL_ASSIGN_OR_RETURN(EncodedLine encoded, Encode(object));
+    RL_ASSIGN_OR_RETURN(EncodedLine encoded, Encode(*form));
     return Add(std::move(encoded));
   }
 
-  Status CheckKind(const DataJson& object) {
-    std::optional<LineKind> kind;
-    if (object.contains(keys().messages)) kind = LineKind::kMessages;
-    if (object.contains(keys().prompt) || object.contains(keys().completion)) {
-      if (kind) {
-        return BadLine("found {} beside {} or {}, expected one of them", keys().messages,
-                       keys().prompt, keys().completion);
+  Result<EncodedLine> Encode(const DataForm& form) const {
+    if (form.kind == LineKind::kText) {
+      RL_ASSIGN_OR_RETURN(EncodedExample example, EncodeRaw({}, form.text));
+      return EncodedLine{std::move(example), true};
+    }
+    if (form.kind == LineKind::kMessages) {
+      if (options_.raw) {
+        return BadLine(
+            "found messages, which the chat template renders; expected prompt and "
+            "completion or text with training.raw (--raw). Leave it out: a model "
+            "without a chat template learns the end of each answer too");
       }
-      kind = LineKind::kPrompt;
+      return EncodeConversation(form.messages, form.tools, form.last_turn_only);
     }
-    if (!kind && object.contains(keys().text)) kind = LineKind::kText;
-    if (object.contains(kIds) || object.contains(kTargets)) {
-      if (kind)
-        return BadLine("found {} or {} beside a text, expected one of them", kIds, kTargets);
-      kind = LineKind::kTokens;
-    }
-    if (!kind) {
-      return BadLine(
-          "found none of the keys {}, {} and {}, {}, {} and {}; expected a conversation, a prompt "
-          "with its completion, a text, or tokens with their targets",
-          keys().messages, keys().prompt, keys().completion, keys().text, kIds, kTargets);
-    }
-    if (!kind_) kind_ = kind;
-    if (kind_ == kind) return OkStatus();
-    return BadLine("found another kind of line than before, expected one kind in a file");
-  }
-
-  Result<std::string> TextOf(const DataJson& object, const std::string& key) const {
-    const auto found = object.find(key);
-    if (found == object.end()) return BadLine("found no '{}', expected a string", key);
-    if (found->is_string()) return found->get<std::string>();
-    return BadLine("'{}' is {}, expected a string", key, found->type_name());
-  }
-
-  Result<EncodedLine> Encode(const DataJson& object) const {
-    switch (*kind_) {
-      case LineKind::kMessages:
-        if (options_.raw) {
-          return BadLine("found messages, which the chat template renders; expected prompt and "
-                         "completion or text with training.raw (--raw). Leave it out: a model "
-                         "without a chat template learns the end of each answer too");
-        }
-        return EncodeConversation(object[keys().messages], object.value("tools", DataJson()));
-      case LineKind::kText: {
-        RL_ASSIGN_OR_RETURN(const std::string text, TextOf(object, keys().text));
-        RL_ASSIGN_OR_RETURN(EncodedExample example, EncodeRaw({}, text));
-        return EncodedLine{std::move(example), true};
-      }
-      case LineKind::kPrompt:
-      case LineKind::kTokens:  // TokensOf reads these
-        break;
-    }
-    RL_ASSIGN_OR_RETURN(const std::string prompt, TextOf(object, keys().prompt));
-    RL_ASSIGN_OR_RETURN(const std::string completion, TextOf(object, keys().completion));
     if (options_.raw) {
-      RL_ASSIGN_OR_RETURN(EncodedExample example, EncodeRaw(prompt, completion));
+      RL_ASSIGN_OR_RETURN(EncodedExample example, EncodeRaw(form.prompt, form.text));
       return EncodedLine{std::move(example)};
     }
-    return EncodeConversation(DataJson::array({{{"role", "user"}, {"content", prompt}},
-                                               {{"role", "assistant"}, {"content", completion}}}),
-                              DataJson());
+    return EncodeConversation(DataJson::array({{{"role", "user"}, {"content", form.prompt}},
+                                               {{"role", "assistant"}, {"content", form.text}}}),
+                              DataJson(), /*last_turn_only=*/false);
   }
 
-  Result<EncodedLine> EncodeConversation(const DataJson& messages, const DataJson& tools) const {
+  Result<EncodedLine> EncodeConversation(const DataJson& messages, const DataJson& tools,
+                                         bool last_turn_only) const {
     for (const DataJson& message : messages.is_array() ? messages : DataJson::array()) {
       if (!message.is_object() || !message.contains("content")) continue;
       const DataJson& content = message["content"];
@@ -158,8 +152,8 @@ class DataSetReader {
         return BadLine("found a part of a message that is no text, expected text only");
       }
     }
-    const TrainedTurns turns =
-        options_.train_on == TrainOn::kLast ? TrainedTurns::kLast : TrainedTurns::kAll;
+    const bool last = last_turn_only || options_.train_on == TrainOn::kLast;
+    const TrainedTurns turns = last ? TrainedTurns::kLast : TrainedTurns::kAll;
     auto example = model_.EncodeExample(tokenizer_, messages, tools, turns, options_.thinking);
     if (!example && example.error().kind != ErrorKind::kUsage) {
       return tl::unexpected(std::move(example).error());
@@ -171,22 +165,29 @@ class DataSetReader {
     return EncodedLine{*std::move(example)};
   }
 
-  // BOS, text that is given, text that is learnt, EOS. Both texts are encoded apart: so they are
-  // when a model goes on behind the first.
+  // BOS, text that is given, text that is learnt, EOS: each once, though the texts spell them out.
+  // Both texts are encoded apart: so they are when a model goes on behind the first.
   Result<EncodedExample> EncodeRaw(std::string_view given, std::string_view learnt) const {
-    const auto bos = tokenizer_.bos_id();
-    const auto eos = EndOfText();
     EncodedExample example;
-    if (bos) example.ids.push_back(*bos);
-    RL_RETURN_IF_ERROR(AppendText(given, example));
+    // A text alone may begin with BOS, which is not learnt.
+    RL_ASSIGN_OR_RETURN(example.ids, TokensOf(given, /*add_bos=*/true));
     example.trained.resize(example.ids.size(), 0);
-    RL_RETURN_IF_ERROR(AppendText(learnt, example));
-    if (eos) example.ids.push_back(*eos);
+    RL_ASSIGN_OR_RETURN(auto ids, TokensOf(learnt, /*add_bos=*/false));
+    const bool repeated = given.empty() && !ids.empty() && ids[0] == tokenizer_.bos_id();
+    if (repeated) ids.erase(ids.begin());
+    example.ids.insert(example.ids.end(), ids.begin(), ids.end());
+    if (const auto eos = EndOfText(); eos && !Ends(ids)) example.ids.push_back(*eos);
     example.trained.resize(example.ids.size(), 1);
     if (options_.train_on == TrainOn::kAll && !example.trained.empty()) {
       std::fill(example.trained.begin() + 1, example.trained.end(), uint8_t{1});
     }
     return example;
+  }
+
+  Result<std::vector<TokenId>> TokensOf(std::string_view text, bool add_bos) const {
+    auto ids = tokenizer_.Encode(text, {.add_bos = add_bos});
+    if (!ids) return BadLine(ids.error());
+    return *std::move(ids);
   }
 
   // The token that ends a text: <eos> or, without one, the first that ends generation.
@@ -196,11 +197,16 @@ class DataSetReader {
     return ends.empty() ? std::nullopt : std::optional(ends[0]);
   }
 
-  Status AppendText(std::string_view text, EncodedExample& example) const {
-    const auto ids = tokenizer_.Encode(text, {.parse_special = false});
-    if (!ids) return BadLine(ids.error());
-    example.ids.insert(example.ids.end(), ids->begin(), ids->end());
-    return OkStatus();
+  // Whether a token that ends generation ends the text, with nothing but line breaks after it.
+  [[nodiscard]] bool Ends(std::span<const TokenId> ids) const {
+    while (!ids.empty()) {
+      if (tokenizer_.IsEndOfGeneration(ids.back())) return true;
+      std::string bytes;
+      tokenizer_.AppendBytes(ids.back(), bytes);
+      if (bytes.find_first_not_of('\n') != std::string::npos) return false;
+      ids = ids.first(ids.size() - 1);
+    }
+    return false;
   }
 
   Result<std::vector<int32_t>> NumbersOf(const DataJson& object, const std::string& key) const {
@@ -223,8 +229,8 @@ class DataSetReader {
 
   // Tokens as they are. A target outside the vocabulary does not count (the op cross_entropy).
   Result<Example> TokensOf(const DataJson& object) const {
-    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, NumbersOf(object, kIds));
-    RL_ASSIGN_OR_RETURN(std::vector<int32_t> targets, NumbersOf(object, kTargets));
+    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, NumbersOf(object, kIdsKey));
+    RL_ASSIGN_OR_RETURN(std::vector<int32_t> targets, NumbersOf(object, kTargetsKey));
     if (ids.empty() || ids.size() != targets.size()) {
       return BadLine("found {} ids and {} targets, expected as many of both, one at least",
                      ids.size(), targets.size());
@@ -256,10 +262,9 @@ class DataSetReader {
   }
 
   [[nodiscard]] tl::unexpected<Error> TooLong(size_t tokens) const {
-    return MakeError(
-        ErrorKind::kUsage, "data.long",
-        "'{}', line {}: found {} tokens, expected at most training.max_seq_length = {}", name_,
-        line_, tokens, options_.max_tokens);
+    return MakeError(ErrorKind::kUsage, "data.long",
+                     "'{}', {} {}: found {} tokens, expected at most training.max_seq_length = {}",
+                     name_, place_, line_, tokens, options_.max_tokens);
   }
 
   Status Add(EncodedLine line) {
@@ -319,7 +324,8 @@ class DataSetReader {
     }
     if (options_.strict) {
       return MakeError(ErrorKind::kUsage, "data.untrained",
-                       "'{}', line {}: found no token to learn, expected an answer", name_, line_);
+                       "'{}', {} {}: found no token to learn, expected an answer", name_, place_,
+                       line_);
     }
     if (set_.untrained++ == 0) set_.first_untrained = line_;
     return OkStatus();
@@ -329,7 +335,8 @@ class DataSetReader {
   const Model& model_;
   const Tokenizer& tokenizer_;
   const DataOptions& options_;
-  int64_t line_ = 0;
+  std::string_view place_ = "line";
+  int64_t line_ = 0;  // or entry of a list
   std::optional<LineKind> kind_;
   DataSet set_;
 };
@@ -346,6 +353,27 @@ std::string DataSet::Describe() const {
                         first_untrained);
   }
   return text;
+}
+
+std::string DataSet::DescribeFirst(const Tokenizer& tokenizer) const {
+  constexpr size_t kShownBytes = 60;
+  constexpr int64_t kShownTokens = 24;
+  if (examples.empty()) return {};
+  const Example& example = examples.front();
+  const auto is_learnt = [](int32_t target) { return target != kNoTarget; };
+  const auto first = std::ranges::find_if(example.targets, is_learnt);
+  const auto last = std::find_if_not(first, example.targets.end(), is_learnt);
+  const auto shown = [&](std::span<const int32_t> ids) {
+    const auto text = tokenizer.Decode(ids, /*show_control=*/true);
+    return text ? Printable(*text, kShownBytes) : std::string();
+  };
+  const int64_t before = first - example.targets.begin() + 1;
+  const int64_t begin = std::max<int64_t>(0, before - kShownTokens);
+  return fmt::format(
+      "after \"{}\" the model learns \"{}\"",
+      shown(std::span(example.ids)
+                .subspan(static_cast<size_t>(begin), static_cast<size_t>(before - begin))),
+      shown({first, last}));
 }
 
 Result<DataSet> ParseDataSet(std::string_view text, const std::string& name, const Model& model,

@@ -1,11 +1,9 @@
-// Examples to learn from, read from files of one JSON object a line:
+// Examples to learn from, read from a file of one JSON object a line, or of one JSON list of such
+// objects. data_form.h has the forms of an object; all of a file are of one kind. What a model
+// learns of each is in DataOptions.
 //
-//   {"messages": [...], "tools": [...]}      a conversation, as the OpenAI chat API has it
-//   {"prompt": "...", "completion": "..."}   a user's turn and the answer, or plain text with `raw`
-//   {"text": "..."}                          plain text
-//   {"ids": [...], "targets": [...]}         tokens and what each row learns; -1 does not count
-//
-// All lines of a file are of one kind. What a model learns of each is in DataOptions.
+// Every learnt answer ends: with the marker of the chat template, with <eos> for plain text and for
+// models without a template. Markers in plain text are tokens, as `tokenize` reads them.
 //
 // Thread safety: pure functions. Errors (kUsage): data.line (file, line, what was found and what is
 // expected), data.long (on_long = error), data.untrained (strict), data.empty; io.* of reading.
@@ -20,18 +18,11 @@
 #include "core/base/status.h"
 #include "core/config/config.h"
 #include "core/tokenizer/tokenizer.h"
+#include "engine/training/data_form.h"
 #include "engine/training/example.h"
 #include "models/common/model.h"
 
 namespace rullama {
-
-// The names of the members of a line. "tools" stands beside the messages under this name.
-struct DataKeys {
-  std::string messages = "messages";
-  std::string prompt = "prompt";
-  std::string completion = "completion";
-  std::string text = "text";
-};
 
 struct DataOptions {
   TrainOn train_on = TrainOn::kAssistant;
@@ -54,6 +45,9 @@ struct DataSet {
 
   // "20 lines, 18 examples, 1 cut, 2 without a token to learn (the first is line 7)"
   [[nodiscard]] std::string Describe() const;
+  // The first answer that is learnt and what stands before it, shortened: "after "Who? " the model
+  // learns "A count.<eos>"".
+  [[nodiscard]] std::string DescribeFirst(const Tokenizer& tokenizer) const;
 };
 
 // Examples of the text of a file. `name` is the file's, for messages.

@@ -124,7 +124,8 @@ Result<TrainingSetup::LoadedData> TrainingSetup::LoadFile(const fs::path& path) 
                                      .text = config().text_key}};
   RL_ASSIGN_OR_RETURN(DataSet set,
                       ParseDataSet(text, path.string(), *model_.model, *model_.tokenizer, options));
-  notices_.Note(fmt::format("'{}': {}", path.string(), set.Describe()));
+  notices_.Note(fmt::format("'{}': {}; {}", path.string(), set.Describe(),
+                            set.DescribeFirst(*model_.tokenizer)));
   return LoadedData{std::move(set.examples), HashOf(file.bytes())};
 }
 

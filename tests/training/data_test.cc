@@ -138,6 +138,70 @@ TEST_F(DataTest, PromptsAndTexts) {
   EXPECT_EQ(LearntOf(Must(Parse(R"({"text":"It was."})")).examples.at(0)), "It was.<eos>");
 }
 
+// Texts that another tool has rendered: the tokens of the conversation, with one BOS.
+TEST_F(DataTest, MarkersInPlainTextAreTokens) {
+  const std::string line =
+      R"({"messages":[{"role":"user","content":"Who?"},{"role":"assistant","content":"A count."}]})";
+  const Example chat = Must(Parse(line, {.train_on = TrainOn::kAll})).examples.at(0);
+  const std::string rendered = R"(<bos><|turn>user\nWho?<turn|>\n<|turn>model\nA count.<turn|>)";
+  for (const std::string& text : {rendered, rendered.substr(5), rendered + R"(\n)"}) {
+    const Example example = Must(Parse(R"({"text":")" + text + R"("})")).examples.at(0);
+    // The text has ended already.
+    EXPECT_EQ(std::ranges::count(example.ids, *tokenizer_->FindToken("<eos>")), 0) << text;
+    ASSERT_GE(example.ids.size(), chat.ids.size());
+    EXPECT_TRUE(std::equal(chat.ids.begin(), chat.ids.end(), example.ids.begin())) << text;
+    EXPECT_LE(example.ids.size(), chat.ids.size() + 1) << text;
+  }
+  EXPECT_EQ(LearntOf(Must(Parse(R"({"text":"<bos>It was.<eos>"})")).examples.at(0)),
+            "It was.<eos>");
+  const char* raw =
+      R"({"prompt":"<|turn>user\nWho?<turn|>\n<|turn>model\n","completion":"A count.<turn|>"})";
+  const Example pair = Must(Parse(raw, {.raw = true})).examples.at(0);
+  EXPECT_EQ(pair.ids, chat.ids);
+  EXPECT_EQ(LearntOf(pair), "A count.<turn|>");
+}
+
+// What other tools call the parts of a conversation.
+TEST_F(DataTest, FormsOfOtherToolsAreRead) {
+  const std::string line =
+      R"({"messages":[{"role":"user","content":"Who?"},{"role":"assistant","content":"A count."}]})";
+  const Example expected = Must(Parse(line)).examples.at(0);
+  const char* const same[] = {
+      R"({"conversations":[{"from":"human","value":"Who?"},{"from":"gpt","value":"A count."}]})",
+      R"({"instruction":"Who?","input":"","output":"A count."})",
+      R"({"instruction":"Who?","output":"A count."})",
+      R"({"prompt":[{"role":"user","content":"Who?"}],)"
+      R"("completion":[{"role":"assistant","content":"A count."}]})",
+  };
+  for (const char* one : same) {
+    const auto set = Parse(one);
+    ASSERT_TRUE(set) << one << ": " << set.error().ToString();
+    EXPECT_EQ(set->examples.at(0).ids, expected.ids) << one;
+    EXPECT_EQ(set->examples.at(0).targets, expected.targets) << one;
+  }
+  const DataSet list = Must(Parse("\xef\xbb\xbf [\n" + line + ",\n " + line + "\n]\n"));
+  EXPECT_EQ(list.examples.size(), 2u);
+  EXPECT_EQ(list.examples[1].ids, expected.ids);
+  const std::string named =
+      R"({"talk":[{"from":"human","value":"Who?"},{"from":"gpt","value":"A count."}]})";
+  EXPECT_EQ(Must(Parse(named, {.keys = {.messages = "talk"}})).examples.at(0).ids, expected.ids);
+  // An input stands on a line of its own; turns of the prompt are not learnt.
+  EXPECT_THAT(
+      Must(tokenizer_->Decode(
+          Must(Parse(R"({"instruction":"Add.","input":"1 2","output":"3"})")).examples.at(0).ids)),
+      HasSubstr("Add.\n1 2"));
+  const char* longer =
+      R"({"prompt":[{"role":"user","content":"Who?"},{"role":"assistant","content":"A count."},)"
+      R"({"role":"user","content":"And?"}],"completion":[{"role":"assistant","content":"No."}]})";
+  EXPECT_EQ(LearntOf(Must(Parse(longer)).examples.at(0)), "No.<turn|>");
+}
+
+TEST_F(DataTest, TheFirstExampleIsDescribed) {
+  const std::string pair = R"({"prompt":"It was in July, ","completion":"1805."})";
+  EXPECT_EQ(Must(Parse(pair, {.raw = true})).DescribeFirst(*tokenizer_),
+            R"(after "<bos>It was in July, " the model learns "1805.<eos>")");
+}
+
 TEST_F(DataTest, TokensAreLearntAsTheyAre) {
   const char* line = R"({"ids":[2,5,6,7],"targets":[-1,6,-100,9]})";
   const Example example = Must(Parse(line)).examples.at(0);
@@ -182,8 +246,23 @@ TEST_F(DataTest, WhatIsTooLong) {
 TEST_F(DataTest, LinesThatAreWrongAreNamed) {
   const std::string good = std::string(kTwoTurns) + "\n";
   EXPECT_THAT(ErrorOf(good + "no json\n"), HasSubstr("'lines.jsonl', line 2: found no JSON"));
-  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("found array, expected a JSON object"));
-  EXPECT_THAT(ErrorOf("{\"text\":\"\xff\"}"), HasSubstr("no UTF-8 at 9"));
+  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("entry 1: found number, expected a JSON object"));
+  EXPECT_THAT(ErrorOf(good + "[1]"), HasSubstr("line 2: found array, expected a JSON object"));
+  EXPECT_THAT(ErrorOf("[{}"), HasSubstr("begins with '[' and is not valid JSON (byte 4)"));
+  EXPECT_THAT(ErrorOf("prompt,completion\n"), HasSubstr("one a line, or a file that is one"));
+  const std::string deep(100'000, '[');
+  EXPECT_THAT(ErrorOf(R"({"messages":)" + deep), HasSubstr("is nested more than 64 deep"));
+  EXPECT_THAT(ErrorOf(R"({"text":"a","text":"b"})"), HasSubstr("has the key 'text' twice"));
+  EXPECT_THAT(ErrorOf(std::string(R"({"text":"a"})") + '\0' + "x"), HasSubstr("byte 13"));
+  EXPECT_THAT(ErrorOf(R"({"input":"a","output":"b"})"),
+              HasSubstr("but 'input', 'output'; expected a conversation, a prompt with its "
+                        "completion, a text, or tokens with their targets; members with other "
+                        "names are named by --chat-key, --prompt-key"));
+  EXPECT_THAT(ErrorOf(R"({"conversations":[{"from":"tool","value":"a"}]})"),
+              HasSubstr("conversations[0].from is 'tool', expected human, gpt or system"));
+  EXPECT_THAT(ErrorOf(R"({"prompt":[],"completion":"a"})"), HasSubstr("expected two texts or two"));
+  EXPECT_THAT(ErrorOf(R"({"prompt":[],"completion":[]})"), HasSubstr("has 0 messages"));
+  EXPECT_THAT(ErrorOf("{\"text\":\"\xff\"}"), HasSubstr("not UTF-8 (byte 9)"));
   EXPECT_THAT(ErrorOf(R"({"txt":"a"})"), HasSubstr("found none of the keys"));
   EXPECT_THAT(ErrorOf(R"({"text":1})"), HasSubstr("'text' is number, expected a string"));
   EXPECT_THAT(ErrorOf(R"({"prompt":"a"})"), HasSubstr("found no 'completion'"));
