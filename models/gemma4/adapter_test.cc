@@ -116,6 +116,27 @@ TEST_F(AdapterTest, TheFileOfAFolderAndMultimodalNamesAreRead) {
   EXPECT_EQ(Must(ReadAdapter(folder + "/adapter_model.safetensors", target_)).weights.size(), 1u);
 }
 
+// An adapter of a multimodal model: its text layers are used.
+TEST_F(AdapterTest, TensorsOfTowersAreLeftOutWithAWarning) {
+  std::vector<Tensor> tensors = QueryPair();
+  const std::string tower = "base_model.model.model.vision_tower.encoder.layers.0.self_attn.q_proj";
+  tensors.push_back({tower + ".lora_A.weight", {2, 4}});
+  tensors.push_back({tower + ".lora_B.weight", {4, 2}});
+  const Adapter adapter = Must(ReadAdapter(Peft(tensors), target_));
+  EXPECT_EQ(adapter.weights.size(), 1u);
+  ASSERT_EQ(adapter.warnings.size(), 1u);
+  EXPECT_THAT(adapter.warnings[0], HasSubstr("2 tensors of the adapter belong to image or audio"));
+  EXPECT_THAT(adapter.warnings[0], HasSubstr("vision_tower"));
+}
+
+TEST_F(AdapterTest, NamesWithTheNameOfTheAdapterAreRead) {
+  std::vector<Tensor> tensors = QueryPair();
+  for (Tensor& tensor : tensors) {
+    tensor.name.insert(tensor.name.size() - std::string(".weight").size(), ".default");
+  }
+  EXPECT_EQ(Must(ReadAdapter(Peft(tensors), target_)).weights.size(), 1u);
+}
+
 TEST_F(AdapterTest, FactorsOfPeft) {
   const auto scale = [&](const std::string& rest) {
     const std::string config = R"({"peft_type":"LORA","r":8,"lora_alpha":4,)" + rest + "}";
@@ -177,7 +198,7 @@ TEST_F(AdapterTest, TensorsThatDoNotBelongToTheModelAreErrors) {
   EXPECT_THAT(with("base_model.model.lm_head", {2, kWidth}, {20, 2}),
               HasSubstr("[adapter.unsupported]"));
   EXPECT_THAT(with("base_model.model.model.vision_tower.layers.0.self_attn.q_proj", {2, 4}, {4, 2}),
-              HasSubstr("image or audio tower"));
+              HasSubstr("only of image or audio towers ("));
   EXPECT_THAT(with(kLayer0 + "experts", {2, kWidth}, {4, 2}), HasSubstr("0 experts"));
 }
 

@@ -7,8 +7,9 @@
 //   Rust rullama   safetensors with names lora.blk.N.MODULE.A and rank and alpha as metadata
 //
 // Each tensor of a file is used or named in an error; nothing that would change numbers is passed
-// over. K and V of layers that read another layer's cache are the exception: no pass over the model
-// uses them, so they are named in a note.
+// over. There are two exceptions, which a warning names: K and V of layers that read another
+// layer's cache, which no pass over the model uses, and image and audio towers, whose tensors of
+// PEFT files take no adapter here.
 //
 // Thread safety: pure functions. Errors (kModelFile unless said):
 // adapter.file (neither format, or no configuration beside it), adapter.config,

@@ -63,14 +63,14 @@ std::optional<int64_t> LayerNumber(std::string_view text) {
 
 }  // namespace
 
+bool IsInTower(std::string_view module) {
+  constexpr std::array<std::string_view, 3> kTowers = {"vision", "audio", "multi_modal"};
+  return std::ranges::any_of(kTowers, [module](std::string_view tower) {
+    return module.find(tower) != std::string_view::npos;
+  });
+}
+
 Result<ModuleTarget> TargetOfModule(std::string_view module, std::string_view tensor) {
-  for (const std::string_view tower : {"vision", "audio", "multi_modal"}) {
-    if (module.find(tower) == std::string_view::npos) continue;
-    return MakeError(ErrorKind::kModelFile, "adapter.unsupported",
-                     "tensor '{}' adapts an image or audio tower, expected text layers only; "
-                     "rullama runs text",
-                     ShownName(tensor));
-  }
   for (const std::string_view prefix :
        {"base_model.model.", "model.", "language_model.", "model."}) {
     if (module.starts_with(prefix)) module.remove_prefix(prefix.size());
@@ -223,9 +223,19 @@ Result<Adapter> AdapterBuilder::Finish(const ScaleOf& scale_of) && {
         "another layer: the first is '{}'",
         unused_.size(), unused_.front()));
   }
+  if (!towers_.empty()) {
+    adapter_.warnings.push_back(
+        fmt::format("{} tensors of the adapter belong to image or audio towers and are left out, "
+                    "the text layers are adapted: the first is '{}'",
+                    towers_.size(), ShownName(towers_.front())));
+  }
   if (!adapter_.weights.empty()) return std::move(adapter_);
-  return MakeError(ErrorKind::kModelFile, "adapter.empty",
-                   "the adapter changes no weight of the model, expected at least one");
+  return MakeError(
+      ErrorKind::kModelFile, "adapter.empty", "the adapter changes no weight of the {}",
+      towers_.empty() ? std::string("model, expected at least one")
+                      : fmt::format("text layers, only of image or audio towers ('{}'), which "
+                                    "take no adapter; expected at least one text layer",
+                                    ShownName(towers_.front())));
 }
 
 }  // namespace rullama::adapters

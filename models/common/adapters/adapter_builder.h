@@ -27,6 +27,9 @@ class AdapterBuilder {
   // Adds half of the adapter of `tensor`, a name of the table.
   Status Add(const std::string& tensor, Half half, Part part);
 
+  // Passes over a tensor of an image or audio tower; what is passed over is named in a warning.
+  void LeaveOut(const std::string& name) { towers_.push_back(name); }
+
   // The weight behind a name of the table; error if there is none, or if it takes no adapter.
   [[nodiscard]] Result<const TensorSpec*> Find(const std::string& tensor,
                                                std::string_view name) const;
@@ -45,17 +48,20 @@ class AdapterBuilder {
   std::map<std::string, TensorSpec, std::less<>> table_;
   std::map<std::string, Parts> parts_;
   std::vector<std::string> unused_;
+  std::vector<std::string> towers_;
   Adapter adapter_;
 };
 
 // The tensor of the table behind a module of Hugging Face's implementation, such as
 // model.layers.3.self_attn.q_proj; experts is the module "model.layers.N.experts".
-// Errors: adapter.unsupported for towers and embeddings, adapter.unknown_tensor.
+// Errors: adapter.unsupported for embeddings, adapter.unknown_tensor.
 struct ModuleTarget {
   std::string tensor;  // empty for experts
   int64_t layer = -1;
   bool experts = false;
 };
+// Whether a module belongs to an image or audio tower.
+bool IsInTower(std::string_view module);
 Result<ModuleTarget> TargetOfModule(std::string_view module, std::string_view tensor);
 
 // The module behind a tensor of the table, without what stands before the layers:

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "core/base/printable.h"
@@ -20,8 +21,10 @@ struct Suffix {
   std::string_view text;
   Half half;
 };
-constexpr std::array kPeftSuffixes = {Suffix{".lora_A.weight", Half::kA},
-                                      Suffix{".lora_B.weight", Half::kB}};
+// With "default", the name of the adapter, as PEFT has it in memory.
+constexpr std::array kPeftSuffixes = {
+    Suffix{".lora_A.weight", Half::kA}, Suffix{".lora_B.weight", Half::kB},
+    Suffix{".lora_A.default.weight", Half::kA}, Suffix{".lora_B.default.weight", Half::kB}};
 constexpr std::array kMlxSuffixes = {Suffix{".lora_a", Half::kA}, Suffix{".lora_b", Half::kB}};
 constexpr std::array kRustSuffixes = {Suffix{".A", Half::kA}, Suffix{".B", Half::kB}};
 constexpr std::string_view kRustPrefix = "lora.";
@@ -29,7 +32,7 @@ constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 // The name without its suffix and which half it is.
 Result<std::pair<std::string_view, Half>> SplitName(std::string_view name,
-                                                    const std::array<Suffix, 2>& suffixes) {
+                                                    std::span<const Suffix> suffixes) {
   for (const Suffix& suffix : suffixes) {
     if (name.ends_with(suffix.text)) {
       return std::pair(name.substr(0, name.size() - suffix.text.size()), suffix.half);
@@ -105,9 +108,14 @@ class SafetensorsAdapterReader {
 
   Status AddPeft(const SafetensorsTensor& tensor, const PeftConfig& config) {
     const bool mlx = config.mlx_scale.has_value();
-    RL_ASSIGN_OR_RETURN(const auto split,
-                        SplitName(tensor.name, mlx ? kMlxSuffixes : kPeftSuffixes));
+    RL_ASSIGN_OR_RETURN(
+        const auto split,
+        SplitName(tensor.name, mlx ? std::span<const Suffix>(kMlxSuffixes) : kPeftSuffixes));
     auto [module, half] = split;
+    if (IsInTower(module)) {
+      builder_.LeaveOut(tensor.name);
+      return OkStatus();
+    }
     if (module.starts_with(kPeftPrefix)) module.remove_prefix(kPeftPrefix.size());
     constexpr std::string_view kBase = ".base_layer";
     std::string_view target_name = module;
