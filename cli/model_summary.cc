@@ -12,8 +12,10 @@ namespace {
 
 constexpr size_t kMaxShownBytes = 1024;  // of a name or an error
 
-std::optional<Error> WhyRefused(const GgufFile& file) {
-  if (const auto opened = OpenModel(file); !opened) return opened.error();
+std::optional<Error> WhyRefused(const GgufFile& file, std::string& chat_warning) {
+  const auto opened = OpenModel(file);
+  if (!opened) return opened.error();
+  chat_warning = (*opened)->ChatWarning();
   if (const auto tokenizer = MakeTokenizer(file); !tokenizer) return tokenizer.error();
   return std::nullopt;
 }
@@ -40,7 +42,7 @@ ModelSummary Summarize(const ModelFile& model) {
   summary.parameters = ParameterCount(file);
   summary.quantization = QuantizationOf(file);
   summary.bytes = file.bytes().size();
-  summary.refused = WhyRefused(file);
+  summary.refused = WhyRefused(file, summary.chat_warning);
   return summary;
 }
 
@@ -49,11 +51,13 @@ std::string SummaryText(const ModelSummary& s) {
       s.context_length ? fmt::format("{} tokens", *s.context_length) : "unknown";
   const std::string runs =
       s.refused ? fmt::format("no: {}", s.refused->ToString()) : std::string("yes");
+  const std::string chats =
+      s.chat_warning.empty() ? "" : fmt::format("conversations  {}\n", s.chat_warning);
   return fmt::format(
       "model          {}\narchitecture   {}\nparameters     {}\nquantisation   {}\n"
-      "context        {}\nsize           {}\nrullama run    {}\n",
+      "context        {}\nsize           {}\nrullama run    {}\n{}",
       Masked(s.name), s.architecture.empty() ? "unknown" : Masked(s.architecture),
-      Count(s.parameters), s.quantization, context, SizeText(s.bytes), Masked(runs));
+      Count(s.parameters), s.quantization, context, SizeText(s.bytes), Masked(runs), chats);
 }
 
 }  // namespace rullama::cli

@@ -17,6 +17,7 @@ struct ModelSummary {
   std::optional<int64_t> context_length;
   uint64_t bytes = 0;            // of the file
   std::optional<Error> refused;  // why rullama cannot run it
+  std::string chat_warning;      // for conversations; empty: none
 };
 
 ModelSummary Summarize(const ModelFile& model);

@@ -121,6 +121,10 @@ struct RULLAMA_LOCAL Engine::Impl {
 };
 
 Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices& notices) {
+  if (const std::string warning = model.model->ChatWarning();
+      !warning.empty() && !model.config().generation.raw) {
+    notices.Warn(warning);
+  }
   const bool denoises = model.facts().denoises();
   const int64_t slots = setup.slots.value_or(model.config().context.slots);
   ModelSessionOptions options{.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,

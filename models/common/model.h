@@ -36,6 +36,9 @@ class Model {
   // Warnings for the user about the file, one sentence each.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
+  // A warning for those who hold a conversation with the model, one sentence; empty: none.
+  [[nodiscard]] virtual std::string ChatWarning() const { return {}; }
+
   // Whether this model has the shapes that the configuration expects; what the configuration leaves
   // open is not compared. Error model.architecture_mismatch (kUsage) lists every difference.
   [[nodiscard]] virtual Status CheckAgainst(const ArchitectureConfig& architecture) const = 0;

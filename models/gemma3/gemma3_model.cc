@@ -46,12 +46,13 @@ Result<std::unique_ptr<Gemma3Model>> Gemma3Model::FromFile(const GgufFile& file)
   RL_ASSIGN_OR_RETURN(ModelWeights weights, ReadGemma3Weights(config, file));
   RL_ASSIGN_OR_RETURN(const gemma3::ChatForm form, FormOf(file));
   std::vector<std::string> warnings = weights.warnings();
-  if (form == gemma3::ChatForm::kContinuation) {
-    warnings.emplace_back(
-        "this is a base model, without a chat template: it continues text instead of answering");
-  }
   return std::make_unique<Gemma3Model>(std::move(config), std::move(weights), form,
                                        std::move(warnings));
+}
+
+std::string Gemma3Model::ChatWarning() const {
+  if (form_ != gemma3::ChatForm::kContinuation) return {};
+  return "this is a base model, without a chat template: it continues text instead of answering";
 }
 
 Status Gemma3Model::CheckAgainst(const ArchitectureConfig& architecture) const {

@@ -23,6 +23,7 @@ class Gemma3Model final : public Model {
   Gemma3Model(Gemma3Config config, ModelWeights weights, gemma3::ChatForm form,
               std::vector<std::string> warnings);
 
+  [[nodiscard]] std::string ChatWarning() const override;
   [[nodiscard]] Status CheckAgainst(const ArchitectureConfig& architecture) const override;
   [[nodiscard]] Result<ModelGraph> BuildGraph(const BuildOptions& options) const override;
   // There is no canvas to condition: error model.canvas.
