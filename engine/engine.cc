@@ -72,6 +72,8 @@ void WarnOfIdleDrafts(const Config& config, Notices& notices) {
   notices.Warn("drafts have no effect: this model denoises");
 }
 
+size_t MaxTokens(int64_t most) { return most < 0 ? kAnyTokens : static_cast<size_t>(most); }
+
 // -ln softmax(logits)[target].
 double SurpriseOf(std::span<const float> logits, int32_t target) {
   const double max = *std::ranges::max_element(logits);
@@ -321,16 +323,16 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
   return answers;
 }
 
-Result<int64_t> Engine::CountPrompt(const Request& request) const {
+Result<int64_t> Engine::CountPrompt(const Request& request, int64_t most) const {
   RL_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                      PromptIds(impl_->session->model(), request));
+                      PromptIds(impl_->session->model(), request, most));
   return std::ssize(prompt);
 }
 
 Result<std::vector<int32_t>> Engine::Tokenize(std::string_view text, bool parse_special,
-                                              bool add_bos) const {
-  return impl_->session->tokenizer().Encode(text,
-                                            {.parse_special = parse_special, .add_bos = add_bos});
+                                              bool add_bos, int64_t most) const {
+  return impl_->session->tokenizer().Encode(
+      text, {.parse_special = parse_special, .add_bos = add_bos, .max_tokens = MaxTokens(most)});
 }
 
 Result<std::string> Engine::Detokenize(std::span<const int32_t> ids, bool show_control) const {
@@ -349,15 +351,15 @@ Result<std::string> Engine::TokenBytes(int32_t id) const {
 }
 
 Result<std::vector<int32_t>> Engine::ChatTokens(std::string_view messages, std::string_view tools,
-                                                bool thinking) const {
+                                                bool thinking, int64_t most) const {
   RL_ASSIGN_OR_RETURN(const nlohmann::json parsed, ParseJson(messages, "messages"));
   nlohmann::json functions;
   if (!tools.empty()) {
     RL_ASSIGN_OR_RETURN(functions, ParseJson(tools, "tools"));
   }
-  RL_ASSIGN_OR_RETURN(EncodedChat chat,
-                      impl_->session->model().model->EncodeChat(impl_->session->tokenizer(), parsed,
-                                                                functions, thinking));
+  RL_ASSIGN_OR_RETURN(EncodedChat chat, impl_->session->model().model->EncodeChat(
+                                            impl_->session->tokenizer(), parsed, functions,
+                                            thinking, MaxTokens(most)));
   return std::move(chat.ids);
 }
 

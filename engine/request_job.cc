@@ -59,11 +59,13 @@ Status CheckVideos(const nlohmann::json& messages) {
 }
 
 // The prompt with a placeholder for each medium.
-Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& request, bool thinking) {
+Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& request, bool thinking,
+                                 size_t max_tokens) {
   const Tokenizer& tokenizer = *model.tokenizer;
   if (!request.prompt.empty()) {
-    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                        tokenizer.Encode(request.prompt, {.add_bos = true}));
+    RL_ASSIGN_OR_RETURN(
+        std::vector<int32_t> ids,
+        tokenizer.Encode(request.prompt, {.add_bos = true, .max_tokens = max_tokens}));
     return EncodedChat{.ids = std::move(ids)};
   }
   if (!request.ids.empty()) {
@@ -81,7 +83,16 @@ Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& reques
   }
   if (messages.is_array() && request.default_system) AddSystemPrompt(model.config(), messages);
   if (messages.is_array()) RL_RETURN_IF_ERROR(CheckVideos(messages));
-  return model.model->EncodeChat(tokenizer, messages, tools, thinking);
+  return model.model->EncodeChat(tokenizer, messages, tools, thinking, max_tokens);
+}
+
+// A prompt that is too long is counted up to so many contexts; of a longer one it is said that it
+// has more.
+constexpr int64_t kCountedContexts = 4;
+
+// The tokens that prompt and answer may have; `limit`: as Request::max_context.
+int64_t ContextOf(const LoadedModel& model, int64_t limit) {
+  return limit > 0 ? std::min(limit, model.capacity()) : model.capacity();
 }
 
 struct Prompt {
@@ -90,9 +101,18 @@ struct Prompt {
 };
 
 Result<Prompt> PromptOf(const LoadedModel& model, const Request& request, bool thinking,
-                        const DecodedMedia& media) {
+                        const DecodedMedia& media, int64_t most) {
   Prompt prompt;
-  RL_ASSIGN_OR_RETURN(prompt.chat, TextPromptOf(model, request, thinking));
+  auto text =
+      TextPromptOf(model, request, thinking, most < 0 ? kAnyTokens : static_cast<size_t>(most));
+  if (!text && text.error().id == "text.size" && most >= 0) {
+    return MakeError(ErrorKind::kRuntime, "context.overflow",
+                     "the prompt has more than {} tokens, but the context holds {}; shorten the "
+                     "prompt",
+                     most, ContextOf(model, request.max_context));
+  }
+  if (!text) return tl::unexpected(std::move(text).error());
+  prompt.chat = *std::move(text);
   if (!request.ids.empty()) return prompt;
   RL_ASSIGN_OR_RETURN(prompt.media,
                       PlaceMedia(*model.model, *model.tokenizer, media, prompt.chat.ids));
@@ -133,8 +153,8 @@ Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what) {
 }
 
 Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64_t max_context) {
-  const bool limited = max_context > 0 && max_context < model.capacity();
-  const int64_t capacity = limited ? max_context : model.capacity();
+  const int64_t capacity = ContextOf(model, max_context);
+  const bool limited = capacity < model.capacity();
   if (tokens + canvas <= capacity) return OkStatus();
   const int64_t limit = model.facts().context_length;
   const std::string larger =
@@ -148,10 +168,11 @@ Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64
                    capacity, larger);
 }
 
-Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& request) {
+Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& request,
+                                       int64_t most) {
   RL_RETURN_IF_ERROR(CheckMembers(request));
   RL_ASSIGN_OR_RETURN(const DecodedMedia media, DecodeMedia(model, request.media));
-  RL_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(model, request, Thinks(model, request), media));
+  RL_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(model, request, Thinks(model, request), media, most));
   return std::move(prompt.chat.ids);
 }
 
@@ -163,7 +184,9 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   const bool thinking = Thinks(model, request);
   PreparedRequest prepared{.job = std::make_unique<Job>()};
   Job& job = *prepared.job;
-  RL_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(model, request, thinking, media));
+  RL_ASSIGN_OR_RETURN(Prompt prompt,
+                      PromptOf(model, request, thinking, media,
+                               kCountedContexts * ContextOf(model, request.max_context)));
   job.prompt = std::move(prompt.chat.ids);
   job.media = std::move(prompt.media);
   job.max_tokens = request.max_tokens < 0 ? defaults.max_tokens.value_or(-1) : request.max_tokens;

@@ -26,9 +26,11 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
                                        AnswerConstraints& constraints, const Request& request,
                                        const DecodedMedia& media);
 
-// The prompt of a request as that of its job, whether it fits or not. Errors: those of
+// The prompt of a request as that of its job. `most`: a text of
+// more tokens is the error context.overflow; negative: it may have any number. Errors: those of
 // Engine::Submit that are about the prompt.
-Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& request);
+Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& request,
+                                       int64_t most);
 
 // JSON text of limited depth as a value. Error chat.json (kUsage); `what` begins the message.
 Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <exception>
 #include <iterator>
 #include <memory>
@@ -20,6 +21,24 @@ namespace rullama::server {
 namespace {
 
 constexpr double kPingSeconds = 15;
+
+struct TokenCount {
+  int64_t count = 0;
+  bool more_than = false;
+};
+
+// "the prompt has 600 tokens, ..." -> 600, of an error context.overflow. Counting again would cost
+// as much as the prompt did.
+TokenCount TokensIn(std::string_view message) {
+  constexpr std::string_view kBegin = "the prompt has ";
+  constexpr std::string_view kMore = "more than ";
+  if (!message.starts_with(kBegin)) return {};
+  message.remove_prefix(kBegin.size());
+  TokenCount tokens{.more_than = message.starts_with(kMore)};
+  message.remove_prefix(std::min(message.find_first_of("0123456789"), message.size()));
+  std::from_chars(message.data(), message.data() + message.size(), tokens.count);
+  return tokens;
+}
 
 // Tells the log and the metrics why the call was ended.
 void NoteCancel(const Services& services, Call& call, CancelCause cause) {
@@ -243,19 +262,19 @@ ApiError SubmitError(const Engine& engine, const Request& request, const Error& 
   const bool chat = !request.messages.empty();
   if (out.code == "invalid_value" && !out.param) out.param = chat ? "messages" : "prompt";
   if (out.code != "context_length_exceeded") return out;
-  const int64_t tokens = engine.CountPrompt(request).value_or(0);
+  const TokenCount tokens = TokensIn(error.message);
   const int64_t limit = ContextLimit(engine, request);
   const int64_t canvas = CanvasBehindPrompt(engine, request);
   // The words that clients look for.
   out.message = fmt::format(
-      "This model's maximum context length is {} tokens. However, your messages resulted in {} "
+      "This model's maximum context length is {} tokens. However, your messages resulted in {}{} "
       "tokens. Shorten them, or start the server with a larger context.capacity.",
-      limit - canvas, tokens);
+      limit - canvas, tokens.more_than ? "more than " : "", tokens.count);
   if (canvas > 0) {
     out.message += fmt::format(" A canvas takes {} of the {} tokens that fit.", canvas, limit);
   }
   out.param = chat ? "messages" : "prompt";
-  out.extra = {{"n_prompt_tokens", tokens}, {"n_ctx", limit}};
+  out.extra = {{"n_prompt_tokens", tokens.count + (tokens.more_than ? 1 : 0)}, {"n_ctx", limit}};
   return out;
 }
 

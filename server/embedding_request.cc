@@ -24,10 +24,17 @@ void Shorten(std::vector<float>& values, size_t dimensions) {
   for (float& value : values) value = static_cast<float>(value / std::sqrt(squares));
 }
 
-ApiResult<std::vector<int32_t>> IdsOf(const Engine& engine, const EmbeddingInput& input) {
+// `most`: of a text, as in Engine::Tokenize.
+ApiResult<std::vector<int32_t>> IdsOf(const Engine& engine, const EmbeddingInput& input,
+                                      int64_t most) {
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&input)) return *ids;
   auto ids = engine.Tokenize(std::get<std::string>(input), /*parse_special=*/false,
-                             /*add_bos=*/true);
+                             /*add_bos=*/true, most);
+  if (!ids && ids.error().id == "text.size") {
+    const Error error{ErrorKind::kRuntime, "context.overflow",
+                      fmt::format("the prompt has more than {} tokens", most)};
+    return tl::unexpected(SubmitError(engine, {}, error));
+  }
   if (!ids) return tl::unexpected(FromEngine(ids.error()));
   return *std::move(ids);
 }
@@ -76,7 +83,8 @@ ApiResult<Embedded> EmbedAll(const Services& services, Call& call, Engine& engin
   if (!running) return tl::unexpected(running.error());
   const auto capacity = static_cast<size_t>(engine.info().capacity);
   for (const EmbeddingInput& input : inputs) {
-    auto ids = IdsOf(engine, input);
+    // Longer ones than this are not counted exactly.
+    auto ids = IdsOf(engine, input, truncate ? -1 : 4 * engine.info().capacity);
     if (!ids) return tl::unexpected(ids.error());
     if (truncate && ids->size() > capacity) ids->resize(capacity);
     auto values = engine.Embed(*ids);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -23,6 +24,19 @@ json PieceOf(const Engine& engine, int32_t token) {
   json list = json::array();
   for (const char byte : bytes) list.push_back(static_cast<unsigned char>(byte));
   return {{"id", token}, {"piece", std::move(list)}};
+}
+
+// The most tokens of a text that some request could have for its prompt.
+int64_t LongestContext(const Engine& engine) {
+  return std::max(engine.info().context_length, engine.info().capacity);
+}
+
+ApiError TooManyTokens(int64_t most, std::string param) {
+  return MakeApiError("context_length_exceeded",
+                      fmt::format("the text has more than {} tokens, the longest context of the "
+                                  "model; send it in parts",
+                                  most),
+                      std::move(param));
 }
 
 json ModalitiesOf(const ModelInfo& info) {
@@ -139,7 +153,9 @@ void Tokenize(const Services& services, Call& call) {
   const auto context = ContextOf(services, call, *body);
   if (!context) return call.Fail(context.error());
   const Engine& engine = *context->model.engine;
-  const auto ids = engine.Tokenize(*text, parse_special, add_bos);
+  const int64_t most = LongestContext(engine);
+  const auto ids = engine.Tokenize(*text, parse_special, add_bos, most);
+  if (!ids && ids.error().id == "text.size") return call.Fail(TooManyTokens(most, "content"));
   if (!ids) return call.Fail(FromEngine(ids.error()));
   json tokens = json::array();
   for (const int32_t id : *ids) tokens.push_back(pieces ? PieceOf(engine, id) : json(id));
@@ -178,8 +194,10 @@ void ApplyTemplate(const Services& services, Call& call) {
   if (!request) return call.Fail(request.error());
   const Request& prompt = request->prompts.front();
   const Engine& engine = *context->model.engine;
+  const int64_t most = LongestContext(engine);
   const auto ids =
-      engine.ChatTokens(prompt.messages, prompt.tools, prompt.thinking.value_or(false));
+      engine.ChatTokens(prompt.messages, prompt.tools, prompt.thinking.value_or(false), most);
+  if (!ids && ids.error().id == "text.size") return call.Fail(TooManyTokens(most, "messages"));
   if (!ids) return call.Fail(FromEngine(ids.error()));
   const auto text = engine.Detokenize(*ids, true);
   if (!text) return call.Fail(FromEngine(text.error()));

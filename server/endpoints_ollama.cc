@@ -101,9 +101,12 @@ void Answer(const Services& services, Call& call, OllamaReader read, OllamaAnswe
   Request& prompt = request->answer.prompts.front();
   if (request->truncate && !prompt.messages.empty()) {
     const int64_t behind = std::max<int64_t>(CanvasBehindPrompt(engine, prompt), 1);
-    truncated =
-        TruncateMessages(prompt, ContextLimit(engine, prompt) - behind,
-                         [&](const Request& one) { return engine.CountPrompt(one).value_or(0); });
+    const int64_t fits = ContextLimit(engine, prompt) - behind;
+    truncated = TruncateMessages(prompt, fits, [&](const Request& one) {
+      const auto tokens = engine.CountPrompt(one, fits);
+      if (!tokens && tokens.error().id == "context.overflow") return fits + 1;
+      return tokens.value_or(0);
+    });
   }
   const auto format = MakeOllamaFormat(IdentityOf(services, model), kind, truncated);
   RunAnswer(services, call, engine, request->answer, *format);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -113,7 +114,8 @@ void ResponsesInputTokens(const Services& services, Call& call) {
   if (!loaded) return call.Fail(loaded.error());
   const AnswerRequest& request = loaded->request.answer;
   const Engine& engine = *loaded->model.engine;
-  const auto tokens = engine.CountPrompt(request.prompts.front());
+  const int64_t most = std::max(engine.info().context_length, engine.info().capacity);
+  const auto tokens = engine.CountPrompt(request.prompts.front(), most);
   if (!tokens) return call.Fail(SubmitError(engine, request.prompts.front(), tokens.error()));
   call.SendJson({{"object", "response.input_tokens"}, {"input_tokens", *tokens}}, request.ignored);
 }

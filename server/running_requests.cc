@@ -85,6 +85,16 @@ ApiResult<std::unique_ptr<RunningRequest>> RunningRequests::Admit(uint64_t clien
     return tl::unexpected(
         MakeApiError("shutting_down", "the server is shutting down; ask another one"));
   }
+  const int64_t most = limits_.slots + std::min(limits_.max_queue, limits_.max_queue_per_client);
+  if (answers > most) {
+    return tl::unexpected(MakeApiError(
+        "invalid_value",
+        fmt::format("the request asks for {} answers (prompts times n), expected at most {}, the "
+                    "slots and the places in the queue; ask for fewer, or raise server.max_queue "
+                    "and server.max_queue_per_key",
+                    answers, most),
+        "n"));
+  }
   const std::lock_guard lock(mutex_);
   const bool full = answers_ + answers > limits_.slots + limits_.max_queue;
   const int64_t own = answers_of_[client];

@@ -50,15 +50,26 @@ Result<std::vector<TokenId>> EncodeRun::Run(std::span<const TextSegment> segment
                      "the text is not valid UTF-8 at byte {} (found 0x{:02X}); convert it to UTF-8",
                      *at, static_cast<uint8_t>(text_[*at]));
   }
-  output_.reserve(text_.size() / kBytesPerToken + 2);
+  // No token stands for more bytes than the longest one has.
+  if (text_.size() / tokenizer_.longest_token_ > options_.max_tokens) return TooManyTokens();
+  output_.reserve(std::min(text_.size() / kBytesPerToken, options_.max_tokens) + 2);
   if (text_.size() >= kMinCachedText) cache_.resize(kCacheEntries);
   const bool with_bos = options_.add_bos && tokenizer_.bos_id_;
   if (with_bos) output_.push_back(*tokenizer_.bos_id_);
   if (!EncodeText()) {
+    if (HasTooMany()) return TooManyTokens();
     return MakeError(ErrorKind::kRuntime, "tokenizer.cancelled", "encoding the text was cancelled");
   }
   if (with_bos) KeepOneBos();
+  if (HasTooMany()) return TooManyTokens();
   return std::move(output_);
+}
+
+tl::unexpected<Error> EncodeRun::TooManyTokens() const {
+  return MakeError(ErrorKind::kUsage, "text.size",
+                   "the text has {} bytes and more than {} tokens, expected at most those; "
+                   "shorten it",
+                   text_.size(), options_.max_tokens);
 }
 
 Status EncodeRun::JoinSegments(std::span<const TextSegment> segments) {
@@ -161,6 +172,7 @@ size_t EncodeRun::WordEnd(size_t begin, size_t end) const {
 }
 
 bool EncodeRun::EncodeWord(size_t begin, size_t end) {
+  if (HasTooMany()) return false;
   if (++words_ % kStopInterval == 0 && options_.stop.stop_requested()) return false;
   const std::string_view word = text_.substr(begin, end - begin);
   if (cache_.empty() || word.size() > kMaxCachedWord) return MergeWord(word);

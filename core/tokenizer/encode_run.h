@@ -32,6 +32,9 @@ class EncodeRun {
     uint16_t output_length;
   };
 
+  // Error text.size.
+  [[nodiscard]] tl::unexpected<Error> TooManyTokens() const;
+  [[nodiscard]] bool HasTooMany() const { return output_.size() > options_.max_tokens; }
   Status JoinSegments(std::span<const TextSegment> segments);
   size_t TrustedLength(size_t at);
   bool EncodeText();

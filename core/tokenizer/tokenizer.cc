@@ -58,6 +58,9 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Build(VocabularyData data) {
 }
 
 Status Tokenizer::BuildTables(const VocabularyData& data) {
+  for (const std::string_view token : tokens_) {
+    longest_token_ = std::max(longest_token_, token.size());
+  }
   table_.Build(tokens_);
   ClassifyTokens(data);
   if (data.is_scored()) {

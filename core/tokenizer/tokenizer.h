@@ -8,6 +8,8 @@
 
 #include <array>
 #include <bitset>
+#include <cstddef>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +34,8 @@ enum class TokenKind : uint8_t {
   kByte,
 };
 
+inline constexpr size_t kAnyTokens = std::numeric_limits<size_t>::max();
+
 struct EncodeOptions {
   // Recognise control tokens and markers in the text. Off for text that users supply: there a
   // marker's characters are plain text and cannot end a turn.
@@ -39,6 +43,8 @@ struct EncodeOptions {
   // Make the result begin with exactly one BOS, whether or not the text spelt it out. The file's
   // add_bos flag is not consulted: files of different origin disagree, the model always wants one.
   bool add_bos = false;
+  // A text of more tokens is an error, which is found without encoding all of it.
+  size_t max_tokens = kAnyTokens;
   std::stop_token stop = {};  // checked every few thousand merges
 };
 
@@ -56,8 +62,8 @@ class Tokenizer {
   // (kOutOfMemory) tokenizer.memory.
   static Result<std::shared_ptr<const Tokenizer>> Build(VocabularyData data);
 
-  // Errors: text.utf8 (kUsage; the message has the byte offset), text.size (4 GiB or more),
-  // tokenizer.cancelled, tokenizer.memory. NUL characters are allowed.
+  // Errors: text.utf8 (kUsage; the message has the byte offset), text.size (4 GiB or more, or more
+  // than max_tokens), tokenizer.cancelled, tokenizer.memory. NUL characters are allowed.
   [[nodiscard]] Result<std::vector<TokenId>> Encode(std::string_view text,
                                                     const EncodeOptions& options = {}) const;
   // The same for segments; options.parse_special is ignored in favour of each segment's own.
@@ -105,6 +111,7 @@ class Tokenizer {
 
   std::vector<std::string_view> tokens_;
   std::vector<TokenKind> kinds_;
+  size_t longest_token_ = 1;  // bytes
   tokenizer_internal::TokenTable table_;
   tokenizer_internal::MergeTable merges_;
   tokenizer_internal::SpecialMatcher special_;

@@ -127,24 +127,29 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // Submit(); usage.request if `count` is not 1 to the number of slots.
   Result<std::vector<Generation>> SubmitChoices(const Request& request, int64_t count);
 
-  // Tokens of the prompt of a request, whether it fits or not. Errors as Submit().
-  [[nodiscard]] Result<int64_t> CountPrompt(const Request& request) const;
+  // Tokens of the prompt of a request, whether it fits or not. Errors as Submit(). `most`: error
+  // context.overflow for a text of more tokens, which is found without counting all of them;
+  // negative: no limit.
+  [[nodiscard]] Result<int64_t> CountPrompt(const Request& request, int64_t most = -1) const;
 
-  // The token ids of a text. `parse_special`: recognise markers such as <|turn>. Errors: text.utf8,
-  // text.size.
+  // The token ids of a text. `parse_special`: recognise markers such as <|turn>. `most`: error
+  // text.size for more ids; negative: no limit. Errors: text.utf8, text.size.
   [[nodiscard]] Result<std::vector<int32_t>> Tokenize(std::string_view text,
                                                       bool parse_special = true,
-                                                      bool add_bos = false) const;
+                                                      bool add_bos = false,
+                                                      int64_t most = -1) const;
   // The text of token ids; `show_control`: with markers. Error tokenizer.id.
   [[nodiscard]] Result<std::string> Detokenize(std::span<const int32_t> ids,
                                                bool show_control = false) const;
   // The bytes of one token, which may be a part of a character; those of markers are their
   // spelling. Error tokenizer.id.
   [[nodiscard]] Result<std::string> TokenBytes(int32_t id) const;
-  // The token ids of a conversation, ready for the model's turn; arguments as in Request.
+  // The token ids of a conversation, ready for the model's turn; arguments as in Request, `most` as
+  // for a text.
   [[nodiscard]] Result<std::vector<int32_t>> ChatTokens(std::string_view messages,
                                                         std::string_view tools = {},
-                                                        bool thinking = false) const;
+                                                        bool thinking = false,
+                                                        int64_t most = -1) const;
 
   // The embedding of a text: the mean over all rows (BOS included) of the output of the last norm,
   // scaled to length 1; `width` numbers. Blocks. Errors: context.overflow, text.utf8; model.canvas

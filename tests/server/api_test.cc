@@ -504,6 +504,26 @@ TEST_F(CanvasApiTest, AStreamShowsCanvasesIfAsked) {
               Not(HasSubstr("draft\"")));
 }
 
+TEST_F(ApiTest, TextsThatFitIntoNoContextAreRefusedAtOnce) {
+  std::string words(8 << 20, 'x');
+  for (size_t i = 1; i < words.size(); i += 2) words[i] = ' ';
+  const std::string prompt = R"({"prompt": ")" + words + R"("})";
+  const json error = json::parse(BodyOf(Ask("/v1/completions", prompt)))["error"];
+  EXPECT_EQ(error["code"], "context_length_exceeded");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("resulted in more than 1024 tokens"));
+  EXPECT_EQ(error["n_prompt_tokens"], 1025);
+  const json chat = json::parse(BodyOf(Ask(kChat, Chat(words, R"("temperature": 0)"))))["error"];
+  EXPECT_EQ(chat["code"], "context_length_exceeded");
+  for (const auto& [path, body] :
+       {std::pair("/tokenize", R"({"content": ")" + words + R"("})"),
+        std::pair("/v1/embeddings", R"({"input": ")" + words + R"("})"),
+        std::pair("/v1/responses/input_tokens", R"({"input": ")" + words + R"("})")}) {
+    const std::string answer = Ask(path, body);
+    EXPECT_EQ(StatusOf(answer), 400) << path;
+    EXPECT_THAT(answer, HasSubstr("context_length_exceeded")) << path;
+  }
+}
+
 // Would run into the time limit of the test if the slots stayed taken.
 TEST_F(ApiTest, ClientsThatLeaveGiveTheirSlotsBack) {
   for (int i = 0; i < 40; ++i) {

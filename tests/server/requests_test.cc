@@ -435,7 +435,11 @@ TEST(RunningRequestsTest, TheQueueHasALimitForAllAndForEach) {
   EXPECT_EQ(third.error().code, "queue_full");
   EXPECT_EQ(third.error().fields.front().name, "Retry-After");
   EXPECT_TRUE(running.Admit(2, 1));
-  EXPECT_FALSE(running.Admit(2, 2));
+  EXPECT_EQ(running.Admit(2, 2).error().code, "queue_full");
+  const auto never = running.Admit(3, 3);
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error().status, 400) << "no empty queue would take it";
+  EXPECT_EQ(never.error().code, "invalid_value");
 }
 
 TEST(RunningRequestsTest, LateOnesAndQueuedOnesAreEnded) {

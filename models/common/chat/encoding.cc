@@ -19,7 +19,7 @@ Status CheckMarkers(const Tokenizer& tokenizer, const TurnMarkers& markers) {
 }
 
 Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const TurnMarkers& markers,
-                                          const ChatPrompt& prompt, const std::stop_token& stop) {
+                                          const ChatPrompt& prompt, size_t max_tokens) {
   RL_RETURN_IF_ERROR(CheckMarkers(tokenizer, markers));
   std::vector<TextSegment> segments;
   segments.reserve(prompt.segments.size());
@@ -28,7 +28,7 @@ Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const Turn
   }
   EncodeOptions options;
   options.add_bos = true;
-  options.stop = stop;
+  options.max_tokens = max_tokens;
   return tokenizer.EncodeSegments(segments, options);
 }
 

@@ -1,9 +1,9 @@
 // Rendered conversations as tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stop_token>
 #include <string_view>
 #include <vector>
 
@@ -25,11 +25,10 @@ struct TurnMarkers {
 // chat.markers_missing (kModelFile) names them; raw completion still works with such a file.
 Status CheckMarkers(const Tokenizer& tokenizer, const TurnMarkers& markers);
 
-// Markers are recognised in template text only. Exactly one BOS. Errors: chat.markers_missing and
-// those of Tokenizer::Encode.
+// Markers are recognised in template text only. Exactly one BOS. `max_tokens`: as in EncodeOptions.
+// Errors: chat.markers_missing and those of Tokenizer::Encode.
 Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const TurnMarkers& markers,
-                                          const ChatPrompt& prompt,
-                                          const std::stop_token& stop = {});
+                                          const ChatPrompt& prompt, size_t max_tokens = kAnyTokens);
 
 // A conversation to learn from. Text that is learnt and text that is not are encoded apart, as they
 // are when a model goes on behind a prompt. Errors: those of EncodePrompt.
