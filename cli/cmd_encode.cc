@@ -10,7 +10,6 @@
 #include "core/base/clock.h"
 #include "core/gguf/atomic_file.h"
 #include "engine/request_media.h"
-#include "media/sound.h"
 
 namespace rullama::cli {
 namespace {
@@ -31,10 +30,10 @@ nlohmann::json FactsAsJson(const DecodedMedium& medium, const SoftTokens& soft, 
   if (medium.kind == MediaKind::kPicture) {
     facts["kind"] = "image";
     facts["image_tokens"] = medium.image_tokens;
-    facts["picture"] = {medium.picture.width, medium.picture.height};
+    facts["picture"] = {medium.width, medium.height};
   } else {
     facts["kind"] = "audio";
-    facts["sound_s"] = static_cast<double>(medium.samples.size()) / kSoundRate;
+    facts["sound_s"] = medium.seconds();
   }
   return facts;
 }

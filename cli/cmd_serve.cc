@@ -18,6 +18,7 @@
 #include "cli/signals.h"
 #include "cli/trace.h"
 #include "core/base/printable.h"
+#include "engine/media_budget.h"
 #include "server/api.h"
 #include "server/http_server.h"
 
@@ -160,10 +161,11 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
   RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models, ModelsToServe(loaded));
-  RL_ASSIGN_OR_RETURN(auto served,
-                      DescribeServed(flags.config, models, loaded.environment, trace, console));
-  RL_ASSIGN_OR_RETURN(auto engine,
-                      OpenServed(flags.config, models.front(), loaded.environment, trace, console));
+  const auto media_budget = std::make_shared<MediaBudget>();
+  RL_ASSIGN_OR_RETURN(auto served, DescribeServed(flags.config, models, loaded.environment,
+                                                  media_budget, trace, console));
+  RL_ASSIGN_OR_RETURN(auto engine, OpenServed(flags.config, models.front(), loaded.environment,
+                                              media_budget, trace, console));
   const ModelInfo info = engine->info();
   std::atomic<const server::HttpServer*> listener = nullptr;
   server::ApiOptions api_options = ApiOptionsOf(config, console);

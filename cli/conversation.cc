@@ -7,6 +7,7 @@
 #include "cli/json_text.h"
 #include "cli/prompt.h"
 #include "engine/engine_access.h"
+#include "engine/request_media.h"
 #include "engine/system_prompt.h"
 
 namespace rullama::cli {
@@ -142,6 +143,8 @@ Status Conversation::Attach(Attachment attachment) {
   const nlohmann::json content = ContentOf({}, std::span(&attachment, 1), 0);
   request.messages = JsonText(nlohmann::json::array({{{"role", "user"}, {"content", content}}}));
   RL_RETURN_IF_ERROR(engine_.CountPrompt(request));
+  // Counting looks at headers only, and what is damaged should be refused now.
+  RL_RETURN_IF_ERROR(DecodeMedia(EngineAccess::SessionOf(engine_).model(), request.media));
   attached_.push_back(std::move(attachment));
   return OkStatus();
 }

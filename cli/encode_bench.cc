@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "core/base/clock.h"
 #include "engine/media_encoder.h"
@@ -36,20 +37,20 @@ Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_t
   const PictureTower* tower = model.towers.towers.picture.get();
   if (tower == nullptr) return UnsupportedMedium(MediaKind::kPicture);
   const auto budget = static_cast<uint32_t>(image_tokens);
-  DecodedMedium medium{
-      .kind = MediaKind::kPicture, .picture = NoisePicture(budget), .image_tokens = budget};
-  RL_ASSIGN_OR_RETURN(const BlockGrid grid,
-                      tower->Fit(medium.picture.width, medium.picture.height, budget));
+  DecodedMedium medium{.kind = MediaKind::kPicture, .image_tokens = budget};
+  rullama::Picture noise = NoisePicture(budget);
+  RL_ASSIGN_OR_RETURN(const BlockGrid grid, tower->Fit(noise.width, noise.height, budget));
+  RL_ASSIGN_OR_RETURN(medium.scaled, tower->Scale(std::move(noise), budget));
   medium.tokens = grid.tokens();
   return medium;
 }
 
-void ChangePicture(DecodedMedium& medium) { ++medium.picture.rgb.front(); }
+void ChangePicture(DecodedMedium& medium) { ++medium.scaled.rgb.front(); }
 
-Result<double> SecondsToPrepare(const LoadedModel& model, const DecodedMedium& medium) {
+double SecondsToPrepare(const LoadedModel& model, const DecodedMedium& medium) {
   const PictureTower& tower = *model.towers.towers.picture;
   const auto start = Clock::now();
-  RL_RETURN_IF_ERROR(tower.Prepare(medium.picture, static_cast<uint32_t>(medium.image_tokens)));
+  static_cast<void>(tower.Prepare(medium.scaled));
   return SecondsSince(start);
 }
 

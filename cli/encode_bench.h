@@ -18,7 +18,7 @@ Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_t
 void ChangePicture(DecodedMedium& medium);
 
 // The seconds that the host takes to make the inputs of the tower from the pixels.
-Result<double> SecondsToPrepare(const LoadedModel& model, const DecodedMedium& medium);
+double SecondsToPrepare(const LoadedModel& model, const DecodedMedium& medium);
 
 // The cost of encoding a picture of `tokens` soft tokens, with all of the tower's tensors read once
 // and without the bytes of activations. The model has a tower for pictures.

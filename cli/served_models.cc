@@ -127,8 +127,10 @@ Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded) {
 
 Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const ModelToServe& model,
                                            const EnvironmentOverrides& environment,
+                                           const std::shared_ptr<MediaBudget>& media_budget,
                                            TraceFile* trace, Console& console) {
   HostHooks hooks = ProcessHooks(environment);
+  hooks.media_budget = media_budget;
   hooks.cancelled = nullptr;  // a signal lets running answers end
   RL_ASSIGN_OR_RETURN(LoadedModel loaded, rullama::LoadModel(model.config, hooks, console));
   RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, loaded.facts().layers));
@@ -142,6 +144,7 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
 Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags,
                                                         const std::vector<ModelToServe>& models,
                                                         const EnvironmentOverrides& environment,
+                                                        std::shared_ptr<MediaBudget> media_budget,
                                                         TraceFile* trace, Console& console) {
   std::vector<server::ServedModel> served;
   for (const ModelToServe& model : models) {
@@ -154,8 +157,10 @@ Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags
          .time = TimeOf(file.name),
          .keep_alive = model.keep_alive,
          .info = std::move(info),
-         .load = [&flags, &model, &environment, trace,
-                  &console] { return OpenServed(flags, model, environment, trace, console); },
+         .load =
+             [&flags, &model, &environment, media_budget, trace, &console] {
+               return OpenServed(flags, model, environment, media_budget, trace, console);
+             },
          .describe =
              [&model, &environment](size_t max_items) {
                return DescribeModel(model.config, ProcessHooks(environment), max_items);

@@ -10,6 +10,7 @@
 #include "cli/trace.h"
 #include "core/base/status.h"
 #include "engine/api/engine.h"
+#include "engine/media_budget.h"
 #include "server/models.h"
 
 namespace rullama::cli {
@@ -26,10 +27,11 @@ struct ModelToServe {
 // that all of several models would get.
 Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded);
 
-// Opens a model; blocks until requests can run. `trace`, if any, gets a session for it. Errors:
-// those of LoadModel and EngineAccess::Open.
+// Opens a model; blocks until requests can run. `media_budget`: that of all models. `trace`, if
+// any, gets a session for it. Errors: those of LoadModel and EngineAccess::Open.
 Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const ModelToServe& model,
                                            const EnvironmentOverrides& environment,
+                                           const std::shared_ptr<MediaBudget>& media_budget,
                                            TraceFile* trace, Console& console);
 
 // The models for the server, which load as OpenServed() does. `models` and the others outlive the
@@ -37,6 +39,7 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
 Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags,
                                                         const std::vector<ModelToServe>& models,
                                                         const EnvironmentOverrides& environment,
+                                                        std::shared_ptr<MediaBudget> media_budget,
                                                         TraceFile* trace, Console& console);
 
 }  // namespace rullama::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "engine/engine_config.h"
 #include "engine/generation_impl.h"
 #include "engine/logged_notices.h"
+#include "engine/media_budget.h"
 #include "engine/model_facts.h"
 #include "engine/model_fingerprint.h"
 #include "engine/model_session.h"
@@ -106,6 +108,8 @@ struct RULLAMA_LOCAL Engine::Impl {
   // For snapshots of these tokens.
   Result<ModelFingerprint> FingerprintFor(std::span<const int32_t> tokens);
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
+  [[nodiscard]] MediaLimits MediaLimitsOf(const Request& request,
+                                          const std::stop_token& stop) const;
 
   std::unique_ptr<ModelSession> session;
   std::unique_ptr<AnswerConstraints> constraints;  // uses the model of the session
@@ -113,6 +117,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   bool has_seed = false;
   ModelInfo info;
   std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
+  std::shared_ptr<MediaBudget> media_budget;
   std::unique_ptr<ModelDrafter> drafter;  // null: no draft model
   std::unique_ptr<JobRunner> runner;      // uses the session and the drafter
 
@@ -126,6 +131,12 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   if (const std::string warning = model.model->ChatWarning();
       !warning.empty() && !model.config().generation.raw) {
     notices.Warn(warning);
+  }
+  media_budget = setup.hooks.media_budget;
+  if (!media_budget) {
+    // A program that submits many requests before it reads an answer would wait for itself.
+    constexpr MediaBudgetLimits kNoWaiting{.decoded_bytes = std::numeric_limits<uint64_t>::max()};
+    media_budget = std::make_shared<MediaBudget>(kNoWaiting);
   }
   const bool denoises = model.facts().denoises();
   const int64_t slots = setup.slots.value_or(model.config().context.slots);
@@ -180,6 +191,14 @@ DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config) const {
   if (!config.lookup && !drafter) return {};
   return {
       .most = config.max, .least = config.min, .lookup = config.lookup, .drafter = drafter.get()};
+}
+
+MediaLimits Engine::Impl::MediaLimitsOf(const Request& request, const std::stop_token& stop) const {
+  const int64_t capacity = session->model().capacity();
+  return {
+      .max_tokens = request.max_context > 0 ? std::min(request.max_context, capacity) : capacity,
+      .budget = media_budget.get(),
+      .stop = stop};
 }
 
 Status Engine::Impl::CheckPredicts() const {
@@ -285,7 +304,8 @@ Result<Generation> Engine::Submit(const Request& request) {
   return std::move(answers.front());
 }
 
-Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, int64_t count) {
+Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, int64_t count,
+                                                      const std::stop_token& stop) {
   if (count < 1 || count > impl_->info.slots) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "{} answers are asked for, expected 1 to the {} of context.slots", count,
@@ -293,17 +313,17 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
   }
   SamplerSettings sampler = impl_->sampler;
   if (!impl_->has_seed) sampler.seed = DrawSeed();
+  const LoadedModel& model = impl_->session->model();
   RL_ASSIGN_OR_RETURN(const DecodedMedia media,
-                      DecodeMedia(impl_->session->model(), request.media));
+                      DecodeMedia(model, request.media, impl_->MediaLimitsOf(request, stop)));
   std::vector<Generation> answers;
   answers.reserve(static_cast<size_t>(count));
   std::unique_ptr<Job> first;
   for (int64_t i = 0; i < count; ++i) {
-    Request one = request;
-    one.choice += static_cast<uint32_t>(i);
-    one.reuse_answers = request.reuse_answers && count == 1;
-    RL_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(impl_->session->model(), sampler,
-                                                                 *impl_->constraints, one, media));
+    RL_ASSIGN_OR_RETURN(
+        PreparedRequest prepared,
+        PrepareRequest(model, sampler, *impl_->constraints, request, media,
+                       {.choice = request.choice + static_cast<uint32_t>(i), .alone = count == 1}));
     Job& job = *prepared.job;
     job.cuts = impl_->CutsOf(job.prompt);
     job.channel = std::make_shared<AnswerChannel>(impl_->wakeup, request.every_draft);
@@ -325,7 +345,7 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
 
 Result<int64_t> Engine::CountPrompt(const Request& request, int64_t most) const {
   RL_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                      PromptIds(impl_->session->model(), request, most));
+                      PromptIds(impl_->session->model(), request, most, *impl_->media_budget));
   return std::ssize(prompt);
 }
 
@@ -431,11 +451,12 @@ Result<double> Engine::NegativeLogLikelihood(std::span<const int32_t> ids) {
 
 Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& path) {
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
+  const LoadedModel& loaded = impl_->session->model();
   RL_ASSIGN_OR_RETURN(const DecodedMedia media,
-                      DecodeMedia(impl_->session->model(), request.media));
-  RL_ASSIGN_OR_RETURN(
-      PreparedRequest prepared,
-      PrepareRequest(impl_->session->model(), impl_->sampler, *impl_->constraints, request, media));
+                      DecodeMedia(loaded, request.media, impl_->MediaLimitsOf(request, {})));
+  RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
+                      PrepareRequest(loaded, impl_->sampler, *impl_->constraints, request, media,
+                                     {.choice = request.choice}));
   Job& job = *prepared.job;
   job.cuts = impl_->CutsOf(job.prompt);
   if (job.cuts.empty()) {

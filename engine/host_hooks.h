@@ -25,6 +25,7 @@ class Notices {
 };
 
 class EngineObserver;
+class MediaBudget;
 
 struct HostHooks {
   std::shared_ptr<spdlog::logger> logger;  // of plugins; null: spdlog's default logger
@@ -38,6 +39,8 @@ struct HostHooks {
       on_device = {};
   // A device was opened, so its drivers have been loaded and may have installed signal handlers.
   std::function<void()> on_drivers_loaded = {};
+  // Of the media of all engines of the process together; null: an engine has one of its own.
+  std::shared_ptr<MediaBudget> media_budget = {};
   // Sees the steps and requests of an engine, or the steps of a training. Borrowed; outlives them.
   EngineObserver* observer = nullptr;
 };

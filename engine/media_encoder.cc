@@ -126,9 +126,14 @@ Status MediaEncoder::Append(const TowerStep& step, SoftTokens& soft) {
 
 Result<SoftTokens> MediaEncoder::Encode(const Picture& picture, uint32_t budget) {
   if (!towers_.picture) return UnsupportedMedium(MediaKind::kPicture);
-  SoftTokens soft{.kind = MediaKind::kPicture, .hash = HashPicture(picture, budget), .values = {}};
-  RL_ASSIGN_OR_RETURN(const TowerStep step, towers_.picture->Prepare(picture, budget));
-  RL_RETURN_IF_ERROR(Append(step, soft));
+  RL_ASSIGN_OR_RETURN(const Picture scaled, towers_.picture->Scale(picture, budget));
+  return EncodeScaled(scaled, HashPicture(scaled, budget));
+}
+
+Result<SoftTokens> MediaEncoder::EncodeScaled(const Picture& scaled, const MediaHash& hash) {
+  if (!towers_.picture) return UnsupportedMedium(MediaKind::kPicture);
+  SoftTokens soft{.kind = MediaKind::kPicture, .hash = hash, .values = {}};
+  RL_RETURN_IF_ERROR(Append(towers_.picture->Prepare(scaled), soft));
   return soft;
 }
 
@@ -150,7 +155,7 @@ Result<SoftTokens> MediaEncoder::Encode(std::span<const float> samples) {
 
 Result<SoftTokens> MediaEncoder::Encode(const DecodedMedium& medium) {
   if (medium.kind == MediaKind::kSound) return Encode(medium.samples);
-  return Encode(medium.picture, medium.image_tokens);
+  return EncodeScaled(medium.scaled, medium.hash);
 }
 
 }  // namespace rullama

@@ -62,7 +62,7 @@ class MediaEncoder {
   // one after another. Errors: media.unsupported, media.too_short (kUsage), and those of sessions.
   Result<SoftTokens> Encode(std::span<const float> samples);
 
-  // The soft tokens of a medium that was decoded. Errors: those of the two above.
+  // The soft tokens of a medium that was decoded. Errors: those of the two above but media.shape.
   Result<SoftTokens> Encode(const DecodedMedium& medium);
 
   // The bytes that the tower for media of this kind needs on each device for a medium of `tokens`
@@ -84,6 +84,7 @@ class MediaEncoder {
   // The tower for media of this kind, which exists.
   [[nodiscard]] const Tower& TowerOf(MediaKind kind) const;
   [[nodiscard]] Result<Running> Start(MediaKind kind, int64_t max_tokens) const;
+  Result<SoftTokens> EncodeScaled(const Picture& scaled, const MediaHash& hash);
   // Appends the rows of one step to `soft`.
   Status Append(const TowerStep& step, SoftTokens& soft);
 

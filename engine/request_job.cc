@@ -169,16 +169,17 @@ Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64
 }
 
 Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& request,
-                                       int64_t most) {
+                                       int64_t most, MediaBudget& budget) {
   RL_RETURN_IF_ERROR(CheckMembers(request));
-  RL_ASSIGN_OR_RETURN(const DecodedMedia media, DecodeMedia(model, request.media));
+  RL_ASSIGN_OR_RETURN(const DecodedMedia media,
+                      MeasureMedia(model, request.media, {.budget = &budget}));
   RL_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(model, request, Thinks(model, request), media, most));
   return std::move(prompt.chat.ids);
 }
 
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
                                        AnswerConstraints& constraints, const Request& request,
-                                       const DecodedMedia& media) {
+                                       const DecodedMedia& media, const AnswerChoice& answer) {
   RL_RETURN_IF_ERROR(CheckMembers(request));
   const GenerationConfig& defaults = model.config().generation;
   const bool thinking = Thinks(model, request);
@@ -204,7 +205,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
                       SettingsOf(sampler, request.sampling, model.facts().vocabulary));
   job.bias = BiasesOf(settings);
   if (request.ignore_end) BanTokens(model.tokenizer->end_of_generation_ids(), job.bias);
-  job.sampling = RowSamplingOf(settings, request.choice);
+  job.sampling = RowSamplingOf(settings, answer.choice);
   job.sampling.bias = job.bias;
   RL_ASSIGN_OR_RETURN(job.constraint,
                       constraints.Make(request, thinking, prompt.chat.opens_thought));
@@ -215,7 +216,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   prepared.logprobs = request.top_logprobs >= 0;
   prepared.text.stop = request.stop.empty() ? defaults.stop : request.stop;
   // The number of tokens drawn behind a stop text depends on the speed of the reader.
-  job.reuse_answers = request.reuse_answers && prepared.text.stop.empty();
+  job.reuse_answers = request.reuse_answers && answer.alone && prepared.text.stop.empty();
   if (!request.messages.empty()) {
     prepared.text.parser = model.model->MakeOutputParser(
         {.report_thinking = thinking, .starts_in_thought = prompt.chat.opens_thought});

@@ -20,17 +20,23 @@ struct PreparedRequest {
   bool logprobs = false;
 };
 
+// An answer among those to one request.
+struct AnswerChoice {
+  uint32_t choice = 0;  // in place of Request::choice
+  bool alone = true;    // the only one
+};
+
 // `sampler`: the settings for what a request leaves open. `media`: those of the request. Pure
 // function. Errors: those of Engine::Submit.
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
                                        AnswerConstraints& constraints, const Request& request,
-                                       const DecodedMedia& media);
+                                       const DecodedMedia& media, const AnswerChoice& answer);
 
-// The prompt of a request as that of its job. `most`: a text of
+// The prompt of a request as that of its job; ids of soft rows may be others. `most`: a text of
 // more tokens is the error context.overflow; negative: it may have any number. Errors: those of
 // Engine::Submit that are about the prompt.
 Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& request,
-                                       int64_t most);
+                                       int64_t most, MediaBudget& budget);
 
 // JSON text of limited depth as a value. Error chat.json (kUsage); `what` begins the message.
 Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what);

@@ -15,10 +15,11 @@ namespace rullama {
 namespace {
 
 // The budget of a picture: as asked, as configured, or by its size.
-Result<uint32_t> BudgetOf(const Config& config, const Medium& medium, const Picture& picture) {
+Result<uint32_t> BudgetOf(const Config& config, const Medium& medium, uint32_t width,
+                          uint32_t height) {
   const int64_t asked =
       medium.image_tokens > 0 ? medium.image_tokens : config.generation.image_tokens.value_or(0);
-  if (asked == 0) return DefaultImageTokens(picture.width, picture.height);
+  if (asked == 0) return DefaultImageTokens(width, height);
   if (std::ranges::find(kImageTokenBudgets, asked) != kImageTokenBudgets.end()) {
     return static_cast<uint32_t>(asked);
   }
@@ -26,47 +27,225 @@ Result<uint32_t> BudgetOf(const Config& config, const Medium& medium, const Pict
                    "image_tokens is {}, expected 70, 140, 280, 560 or 1120", asked);
 }
 
-Result<DecodedMedium> DecodePictureOf(const LoadedModel& model, const Medium& medium,
-                                      std::span<const std::byte> file) {
-  const PictureTower* tower = model.towers.towers.picture.get();
-  if (tower == nullptr) return UnsupportedMedium(MediaKind::kPicture);
-  DecodedMedium decoded{.kind = MediaKind::kPicture};
-  RL_ASSIGN_OR_RETURN(decoded.picture, DecodePicture(file));
-  const Picture& picture = decoded.picture;
-  RL_ASSIGN_OR_RETURN(decoded.image_tokens, BudgetOf(model.config(), medium, picture));
-  RL_ASSIGN_OR_RETURN(const BlockGrid grid,
-                      tower->Fit(picture.width, picture.height, decoded.image_tokens));
-  decoded.tokens = grid.tokens();
-  decoded.hash = HashPicture(picture, decoded.image_tokens);
-  return decoded;
+// The bytes of a picture of as many squares as the budget of the published models allows.
+constexpr uint64_t kBytesOfImageToken = uint64_t{48} * 48 * 3;
+
+int64_t TokensOf(const SoundTower& tower, size_t samples) {
+  int64_t tokens = static_cast<int64_t>(samples / kMaxSoundPiece) * tower.Tokens(kMaxSoundPiece);
+  const size_t rest = samples % kMaxSoundPiece;
+  if (rest >= kMinSoundSamples) tokens += tower.Tokens(rest);
+  return tokens;
 }
 
-Result<DecodedMedium> DecodeSoundOf(const LoadedModel& model, std::span<const std::byte> file) {
-  const SoundTower* tower = model.towers.towers.sound.get();
-  if (tower == nullptr) return UnsupportedMedium(MediaKind::kSound);
-  DecodedMedium decoded{.kind = MediaKind::kSound};
-  RL_ASSIGN_OR_RETURN(decoded.samples, DecodeSound(file));
-  for (const std::span<const float> piece : SoundPieces(decoded.samples)) {
-    decoded.tokens += tower->Tokens(piece.size());
+// The media of a request on their way from files to what towers take.
+class MediaReader {
+ public:
+  MediaReader(const LoadedModel& model, std::span<const Medium> media, const MediaLimits& limits)
+      : model_(model), media_(media), limits_(limits), plans_(media.size()) {}
+
+  // Looks at all headers and at what they add up to.
+  Status Plan();
+  Result<DecodedMedia> Decode();
+  Result<DecodedMedia> Measure();
+
+ private:
+  // What is known of a medium before it is decoded.
+  struct MediumPlan {
+    std::optional<MmapFile> mapped;
+    std::span<const std::byte> file;
+    uint32_t width = 0;  // of a picture, as stored
+    uint32_t height = 0;
+    uint32_t image_tokens = 0;
+    int64_t tokens = 0;  // of a sound: 0 if only decoding tells, else about
+    uint64_t decoding_bytes = 0;
+    uint64_t decoded_bytes = 0;
+  };
+
+  Status PlanOne(size_t index);
+  Status PlanPicture(const Medium& medium, MediumPlan& plan) const;
+  Status PlanSound(MediumPlan& plan) const;
+  Result<DecodedMedium> DecodeOne(size_t index, MediaBudget::Part memory) const;
+  Result<DecodedMedium> DecodePictureOf(const MediumPlan& plan) const;
+  Result<DecodedMedium> DecodeSoundOf(const MediumPlan& plan) const;
+  // How many samples give more tokens than the limit allows.
+  [[nodiscard]] size_t EnoughSamples() const;
+  [[nodiscard]] Status CheckTokens(int64_t tokens, bool more) const;
+  [[nodiscard]] bool IsTooMany(int64_t tokens) const {
+    return limits_.max_tokens >= 0 && tokens > limits_.max_tokens;
   }
-  decoded.hash = HashSound(decoded.samples);
-  return decoded;
+  // The error with the medium that it is about.
+  [[nodiscard]] tl::unexpected<Error> About(size_t index, Error error) const;
+
+  const LoadedModel& model_;
+  std::span<const Medium> media_;
+  const MediaLimits& limits_;
+  std::vector<MediumPlan> plans_;
+};
+
+tl::unexpected<Error> MediaReader::About(size_t index, Error error) const {
+  if (error.id == "run.cancelled" || error.id == "context.overflow") {
+    return tl::unexpected<Error>(std::move(error));
+  }
+  const Medium& medium = media_[index];
+  return tl::unexpected<Error>(std::move(error).WithContext(
+      medium.path.empty() ? fmt::format("{} {} of the request", NameOf(medium.kind), index + 1)
+                          : fmt::format("{} '{}'", NameOf(medium.kind), medium.path)));
 }
 
-Result<DecodedMedium> Decode(const LoadedModel& model, const Medium& medium) {
+Status MediaReader::CheckTokens(int64_t tokens, bool more) const {
+  if (!IsTooMany(tokens)) return OkStatus();
+  return MakeError(ErrorKind::kRuntime, "context.overflow",
+                   "the prompt has {}{} tokens of pictures and sounds, but the context holds {}; "
+                   "give fewer or shorter ones, or fewer image tokens",
+                   more ? "more than " : "", more ? limits_.max_tokens : tokens,
+                   limits_.max_tokens);
+}
+
+Status MediaReader::Plan() {
+  int64_t tokens = 0;
+  for (size_t i = 0; i < media_.size(); ++i) {
+    if (Status status = PlanOne(i); !status) return About(i, std::move(status).error());
+    tokens += plans_[i].tokens;
+  }
+  return CheckTokens(tokens, /*more=*/false);
+}
+
+Status MediaReader::PlanOne(size_t index) {
+  const Medium& medium = media_[index];
+  MediumPlan& plan = plans_[index];
   if (medium.path.empty() == medium.bytes.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "a {} has {} of `path` and `bytes`, expected exactly one", NameOf(medium.kind),
                      medium.path.empty() ? "none" : "both");
   }
-  std::optional<MmapFile> mapped;
-  std::span<const std::byte> file = std::as_bytes(std::span(medium.bytes));
+  plan.file = std::as_bytes(std::span(medium.bytes));
   if (!medium.path.empty()) {
-    RL_ASSIGN_OR_RETURN(mapped, MmapFile::Open(medium.path));
-    file = mapped->bytes();
+    RL_ASSIGN_OR_RETURN(plan.mapped, MmapFile::Open(medium.path));
+    plan.file = plan.mapped->bytes();
   }
-  return medium.kind == MediaKind::kPicture ? DecodePictureOf(model, medium, file)
-                                            : DecodeSoundOf(model, file);
+  return medium.kind == MediaKind::kPicture ? PlanPicture(medium, plan) : PlanSound(plan);
+}
+
+Status MediaReader::PlanPicture(const Medium& medium, MediumPlan& plan) const {
+  const PictureTower* tower = model_.towers.towers.picture.get();
+  if (tower == nullptr) return UnsupportedMedium(MediaKind::kPicture);
+  RL_ASSIGN_OR_RETURN(const PictureHeader header, ReadPictureHeader(plan.file));
+  plan.width = header.width;
+  plan.height = header.height;
+  RL_ASSIGN_OR_RETURN(plan.image_tokens,
+                      BudgetOf(model_.config(), medium, header.width, header.height));
+  // A picture on its side has the same squares, in columns instead of rows.
+  RL_ASSIGN_OR_RETURN(const BlockGrid grid,
+                      tower->Fit(header.width, header.height, plan.image_tokens));
+  plan.tokens = grid.tokens();
+  plan.decoding_bytes = header.decoding_bytes;
+  plan.decoded_bytes = grid.tokens() * kBytesOfImageToken;
+  return OkStatus();
+}
+
+size_t MediaReader::EnoughSamples() const {
+  constexpr size_t kLongest = size_t{kMaxSoundSeconds} * kSoundRate;
+  if (limits_.max_tokens < 0) return kLongest;
+  const SoundTower& tower = *model_.towers.towers.sound;
+  size_t samples = 0;
+  while (samples < kLongest && !IsTooMany(TokensOf(tower, samples))) {
+    samples += kMaxSoundPiece / 8;
+  }
+  return std::min(samples, kLongest);
+}
+
+Status MediaReader::PlanSound(MediumPlan& plan) const {
+  const SoundTower* tower = model_.towers.towers.sound.get();
+  if (tower == nullptr) return UnsupportedMedium(MediaKind::kSound);
+  const size_t enough = EnoughSamples();
+  const uint64_t samples = SoundSamplesOfHeader(plan.file).value_or(0);
+  plan.tokens = TokensOf(*tower, samples);
+  plan.decoded_bytes = (samples > 0 ? std::min<uint64_t>(samples, enough) : enough) * sizeof(float);
+  if (samples > size_t{kMaxSoundSeconds} * kSoundRate || IsTooMany(plan.tokens)) {
+    // Its beginning tells whether something else is wrong with it.
+    RL_RETURN_IF_ERROR(
+        DecodeSound(plan.file, {.enough_samples = kMinSoundSamples, .stop = limits_.stop}));
+  }
+  return OkStatus();
+}
+
+Result<DecodedMedium> MediaReader::DecodePictureOf(const MediumPlan& plan) const {
+  const PictureTower& tower = *model_.towers.towers.picture;
+  DecodedMedium decoded{.kind = MediaKind::kPicture, .image_tokens = plan.image_tokens};
+  RL_ASSIGN_OR_RETURN(Picture picture, DecodePicture(plan.file, {.stop = limits_.stop}));
+  decoded.width = picture.width;
+  decoded.height = picture.height;
+  RL_ASSIGN_OR_RETURN(const BlockGrid grid,
+                      tower.Fit(picture.width, picture.height, plan.image_tokens));
+  decoded.tokens = grid.tokens();
+  RL_ASSIGN_OR_RETURN(decoded.scaled, tower.Scale(std::move(picture), plan.image_tokens));
+  decoded.hash = HashPicture(decoded.scaled, plan.image_tokens);
+  return decoded;
+}
+
+Result<DecodedMedium> MediaReader::DecodeSoundOf(const MediumPlan& plan) const {
+  const SoundTower& tower = *model_.towers.towers.sound;
+  const size_t enough = EnoughSamples();
+  DecodedMedium decoded{.kind = MediaKind::kSound};
+  RL_ASSIGN_OR_RETURN(decoded.samples,
+                      DecodeSound(plan.file, {.enough_samples = enough, .stop = limits_.stop}));
+  for (const std::span<const float> piece : SoundPieces(decoded.samples)) {
+    decoded.tokens += tower.Tokens(piece.size());
+  }
+  RL_RETURN_IF_ERROR(CheckTokens(decoded.tokens, decoded.samples.size() > enough));
+  decoded.hash = HashSound(decoded.samples);
+  return decoded;
+}
+
+Result<DecodedMedium> MediaReader::DecodeOne(size_t index, MediaBudget::Part memory) const {
+  const MediumPlan& plan = plans_[index];
+  MediaBudget::Part decoding;
+  if (limits_.budget != nullptr) {
+    RL_ASSIGN_OR_RETURN(decoding,
+                        limits_.budget->ReserveDecoding(plan.decoding_bytes, limits_.stop));
+  }
+  auto decoded =
+      media_[index].kind == MediaKind::kPicture ? DecodePictureOf(plan) : DecodeSoundOf(plan);
+  if (!decoded) return About(index, std::move(decoded).error());
+  memory.Keep(decoded->scaled.rgb.size() + decoded->samples.size() * sizeof(float));
+  decoded->memory = std::move(memory);
+  return decoded;
+}
+
+Result<DecodedMedia> MediaReader::Decode() {
+  uint64_t bytes = 0;
+  for (const MediumPlan& plan : plans_) bytes += plan.decoded_bytes;
+  MediaBudget::Part all;
+  if (limits_.budget != nullptr && bytes > 0) {
+    RL_ASSIGN_OR_RETURN(all, limits_.budget->ReserveDecoded(bytes, limits_.stop));
+  }
+  DecodedMedia decoded;
+  decoded.reserve(media_.size());
+  for (size_t i = 0; i < media_.size(); ++i) {
+    RL_ASSIGN_OR_RETURN(DecodedMedium one, DecodeOne(i, all.Split(plans_[i].decoded_bytes)));
+    decoded.push_back(std::make_shared<const DecodedMedium>(std::move(one)));
+    plans_[i].mapped.reset();
+  }
+  return decoded;
+}
+
+Result<DecodedMedia> MediaReader::Measure() {
+  DecodedMedia measured;
+  for (size_t i = 0; i < media_.size(); ++i) {
+    MediumPlan& plan = plans_[i];
+    DecodedMedium one{.kind = media_[i].kind,
+                      .width = plan.width,
+                      .height = plan.height,
+                      .image_tokens = plan.image_tokens,
+                      .tokens = plan.tokens};
+    if (one.kind == MediaKind::kSound) {
+      plan.decoding_bytes = plan.decoded_bytes;
+      RL_ASSIGN_OR_RETURN(const DecodedMedium sound, DecodeOne(i, {}));
+      one.tokens = sound.tokens;
+    }
+    measured.push_back(std::make_shared<const DecodedMedium>(std::move(one)));
+  }
+  return measured;
 }
 
 // The tokens of the markers of a kind of media; absent where the vocabulary has not all of them.
@@ -153,29 +332,27 @@ class MediaPlacer {
 
 }  // namespace
 
-Result<DecodedMedia> DecodeMedia(const LoadedModel& model, std::span<const Medium> media) {
-  DecodedMedia decoded;
-  decoded.reserve(media.size());
-  for (size_t i = 0; i < media.size(); ++i) {
-    auto one = Decode(model, media[i]);
-    if (!one) {
-      const std::string& path = media[i].path;
-      return tl::unexpected<Error>(std::move(one).error().WithContext(
-          path.empty() ? fmt::format("{} {} of the request", NameOf(media[i].kind), i + 1)
-                       : fmt::format("{} '{}'", NameOf(media[i].kind), path)));
-    }
-    decoded.push_back(std::make_shared<const DecodedMedium>(*std::move(one)));
-  }
-  return decoded;
+Result<DecodedMedia> DecodeMedia(const LoadedModel& model, std::span<const Medium> media,
+                                 const MediaLimits& limits) {
+  MediaReader reader(model, media, limits);
+  RL_RETURN_IF_ERROR(reader.Plan());
+  return reader.Decode();
+}
+
+Result<DecodedMedia> MeasureMedia(const LoadedModel& model, std::span<const Medium> media,
+                                  const MediaLimits& limits) {
+  MediaReader reader(model, media, limits);
+  RL_RETURN_IF_ERROR(reader.Plan());
+  return reader.Measure();
 }
 
 MediumFacts FactsOf(const DecodedMedium& medium) {
   return {.kind = medium.kind,
           .tokens = medium.tokens,
           .image_tokens = medium.image_tokens,
-          .width = medium.picture.width,
-          .height = medium.picture.height,
-          .seconds = static_cast<double>(medium.samples.size()) / kSoundRate};
+          .width = medium.width,
+          .height = medium.height,
+          .seconds = medium.seconds()};
 }
 
 Result<std::vector<PlacedMedium>> PlaceMedia(const Model& model, const Tokenizer& tokenizer,

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/tokenizer/tokenizer.h"
 #include "engine/api/request.h"
 #include "engine/loaded_model.h"
+#include "engine/media_budget.h"
 #include "engine/prompt_media.h"
 #include "models/common/model.h"
 
@@ -18,10 +20,26 @@ namespace rullama {
 // Media in the order of the request, to be shared by the answers to it.
 using DecodedMedia = std::vector<std::shared_ptr<const DecodedMedium>>;
 
-// Reads and decodes the media of a request. Errors: usage.request for a medium that is not
-// described as Medium says, media.unsupported for one that the model does not take, those of
-// DecodePicture, DecodeSound and PictureTower::Fit, io.*. Pure function apart from the files.
-Result<DecodedMedia> DecodeMedia(const LoadedModel& model, std::span<const Medium> media);
+struct MediaLimits {
+  // Media of more soft tokens than these fit into no prompt; negative: any number.
+  int64_t max_tokens = -1;
+  MediaBudget* budget = nullptr;  // borrowed; null: memory is not limited
+  std::stop_token stop = {};      // ends waiting and decoding
+};
+
+// Reads and decodes the media of a request, one after another, and scales each picture before the
+// next one is decoded. Headers are looked at first, so that nothing is decoded of a request that
+// has too much or something that no decoder knows. Blocks until the budget has room. Errors:
+// usage.request for a medium that is not described as Medium says, media.unsupported for one that
+// the model does not take, context.overflow for more tokens than the limit, those of
+// DecodePicture, DecodeSound and PictureTower::Fit, run.cancelled, io.*. Thread safety: any thread.
+Result<DecodedMedia> DecodeMedia(const LoadedModel& model, std::span<const Medium> media,
+                                 const MediaLimits& limits = {});
+
+// The same without pixels, samples and hashes, to count the tokens of a prompt. Of pictures only
+// headers are read.
+Result<DecodedMedia> MeasureMedia(const LoadedModel& model, std::span<const Medium> media,
+                                  const MediaLimits& limits = {});
 
 [[nodiscard]] MediumFacts FactsOf(const DecodedMedium& medium);
 

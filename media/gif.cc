@@ -104,7 +104,7 @@ bool DrawRow(const GifImageDesc& frame, const ColorMapObject& colours, int trans
 
 }  // namespace
 
-Result<StoredPicture> DecodeGif(Bytes file, const PictureLimits& limits) {
+Result<StoredPicture> DecodeGif(Bytes file, const PictureLimits& limits, ReadDepth depth) {
   Bytes rest = file;
   int error = 0;
   const Gif gif(DGifOpen(&rest, ReadBytes, &error));
@@ -113,8 +113,10 @@ Result<StoredPicture> DecodeGif(Bytes file, const PictureLimits& limits) {
     return DamagedPicture("GIF", why != nullptr ? why : "its header is not valid");
   }
   StoredPicture picture;
-  RL_RETURN_IF_ERROR(Allocate(picture, static_cast<uint64_t>(gif->SWidth),
-                              static_cast<uint64_t>(gif->SHeight), 4, limits));
+  RL_RETURN_IF_ERROR(SetSize(picture, static_cast<uint64_t>(gif->SWidth),
+                             static_cast<uint64_t>(gif->SHeight), 4, limits));
+  if (depth == ReadDepth::kHeader) return picture;
+  Allocate(picture);
   int transparent = NO_TRANSPARENT_COLOR;
   if (!FindFirstFrame(gif.get(), transparent)) return DamagedGif(*gif);
   const GifImageDesc& frame = gif->Image;
@@ -124,6 +126,7 @@ Result<StoredPicture> DecodeGif(Bytes file, const PictureLimits& limits) {
   if (colours == nullptr) return DamagedPicture("GIF", "it has no table of colours");
   std::vector<GifPixelType> indices(static_cast<size_t>(frame.Width));
   for (const int y : RowOrder(frame.Height, frame.Interlace)) {
+    if (limits.stop.stop_requested()) return DecodingStopped();
     if (DGifGetLine(gif.get(), indices.data(), frame.Width) == GIF_ERROR) return DamagedGif(*gif);
     if (!DrawRow(frame, *colours, transparent, indices, y, picture)) {
       return DamagedPicture("GIF", "a pixel has an index behind the table of colours");

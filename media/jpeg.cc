@@ -13,6 +13,8 @@
 // jerror.h needs jpeglib.h before it.
 #include <jerror.h>
 
+#include <stop_token>
+
 #include "media/picture_decoders.h"
 
 namespace rullama::media_internal {
@@ -23,7 +25,7 @@ namespace {
 constexpr int kMaxScans = 100;
 
 struct JpegReader {
-  JpegReader() = default;
+  explicit JpegReader(const std::stop_token& stopped) : stop(stopped) {}
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
   ~JpegReader() { jpeg_destroy_decompress(&info); }
@@ -31,6 +33,7 @@ struct JpegReader {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   jpeg_progress_mgr progress{};
+  const std::stop_token& stop;
   std::jmp_buf failed{};
   char message[JMSG_LENGTH_MAX] = "";
 };
@@ -60,6 +63,7 @@ void OnMessage(j_common_ptr info, int level) {
 
 void OnProgress(j_common_ptr info) {
   auto* const reader = static_cast<JpegReader*>(info->client_data);
+  if (reader->stop.stop_requested()) std::longjmp(reader->failed, 1);
   if (reader->info.input_scan_number <= kMaxScans) return;
   std::snprintf(reader->message, sizeof(reader->message), "more than %d scans", kMaxScans);
   std::longjmp(reader->failed, 1);
@@ -90,6 +94,7 @@ bool ReadRows(JpegReader& reader, uint8_t* rows) {
   reader.info.out_color_space = JCS_RGB;
   jpeg_start_decompress(&reader.info);
   while (reader.info.output_scanline < reader.info.output_height) {
+    if (reader.stop.stop_requested()) return false;
     JSAMPROW row = rows + size_t{reader.info.output_scanline} * reader.info.output_width * 3;
     jpeg_read_scanlines(&reader.info, &row, 1);
   }
@@ -128,17 +133,35 @@ Status CheckColours(J_COLOR_SPACE space) {
   }
 }
 
+// The coefficients of a file whose scans come one after another, such as a progressive one, are
+// kept whole until the last scan.
+uint64_t CoefficientBytes(jpeg_decompress_struct& info) {
+  if (jpeg_has_multiple_scans(&info) == FALSE) return 0;
+  uint64_t blocks = 0;
+  for (int i = 0; i < info.num_components; ++i) {
+    const jpeg_component_info& component = info.comp_info[i];
+    blocks += uint64_t{component.width_in_blocks} * component.height_in_blocks;
+  }
+  return blocks * DCTSIZE2 * sizeof(JCOEF);
+}
+
 }  // namespace
 
-Result<StoredPicture> DecodeJpeg(Bytes file, const PictureLimits& limits) {
-  JpegReader reader;
+Result<StoredPicture> DecodeJpeg(Bytes file, const PictureLimits& limits, ReadDepth depth) {
+  JpegReader reader(limits.stop);
   if (!ReadHeader(reader, file.data(), file.size())) return DamagedPicture("JPEG", reader.message);
   RL_RETURN_IF_ERROR(CheckColours(reader.info.jpeg_color_space));
   StoredPicture picture;
   RL_RETURN_IF_ERROR(
-      Allocate(picture, reader.info.image_width, reader.info.image_height, 3, limits));
+      SetSize(picture, reader.info.image_width, reader.info.image_height, 3, limits));
   picture.orientation = OrientationOfMarkers(reader);
-  if (!ReadRows(reader, picture.samples.data())) return DamagedPicture("JPEG", reader.message);
+  picture.extra_bytes = CoefficientBytes(reader.info);
+  if (depth == ReadDepth::kHeader) return picture;
+  Allocate(picture);
+  if (!ReadRows(reader, picture.samples.data())) {
+    if (limits.stop.stop_requested()) return DecodingStopped();
+    return DamagedPicture("JPEG", reader.message);
+  }
   return picture;
 }
 

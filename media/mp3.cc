@@ -91,6 +91,7 @@ class Mp3Reader {
       if (bytes == 0 || !mixer_) continue;
       RL_RETURN_IF_ERROR(
           mixer_->Take({reinterpret_cast<const float*>(audio), bytes / sizeof(float)}));
+      if (mixer_->has_enough()) return std::move(*mixer_).Finish();
     }
     if (!mixer_) return DamagedSound("it has no frame of MP3");
     if (EndsInFrame()) return DamagedSound(kEndsInsideSamples);

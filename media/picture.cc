@@ -18,8 +18,11 @@ namespace {
 using media_internal::Bytes;
 using media_internal::FileSignature;
 using media_internal::PictureDecoder;
+using media_internal::ReadDepth;
 using media_internal::StoredPicture;
 using namespace std::string_view_literals;
+
+constexpr uint64_t kRgb = 3;
 
 // Formats without a decoder are known to be refused by name.
 struct PictureFormat {
@@ -74,20 +77,42 @@ Result<PictureDecoder*> FindDecoder(Bytes file) {
   return media_internal::UnknownFormat("picture", text, kExpected);
 }
 
+Result<StoredPicture> Read(std::span<const std::byte> file, const PictureLimits& limits,
+                           ReadDepth depth) {
+  const Bytes bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
+  RL_ASSIGN_OR_RETURN(PictureDecoder* const decode, FindDecoder(bytes));
+  if (limits.stop.stop_requested()) return media_internal::DecodingStopped();
+  return decode(bytes, limits, depth);
+}
+
+tl::unexpected<Error> NoMemory(size_t bytes) {
+  return MakeError(ErrorKind::kOutOfMemory, "media.memory",
+                   "there is not enough memory to decode a picture of {} bytes; use a smaller one",
+                   bytes);
+}
+
 }  // namespace
 
-Result<Picture> DecodePicture(std::span<const std::byte> file, const PictureLimits& limits) {
-  const Bytes bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
+Result<PictureHeader> ReadPictureHeader(std::span<const std::byte> file,
+                                        const PictureLimits& limits) {
   try {
-    RL_ASSIGN_OR_RETURN(PictureDecoder* const decode, FindDecoder(bytes));
-    RL_ASSIGN_OR_RETURN(StoredPicture picture, decode(bytes, limits));
+    RL_ASSIGN_OR_RETURN(const StoredPicture picture, Read(file, limits, ReadDepth::kHeader));
+    const uint64_t pixels = uint64_t{picture.width} * picture.height;
+    const uint64_t turned = picture.orientation == 1 ? 0 : pixels * kRgb;  // a copy
+    return PictureHeader{picture.width, picture.height,
+                         pixels * picture.channels + picture.extra_bytes + turned};
+  } catch (const std::bad_alloc&) {
+    return NoMemory(file.size());
+  }
+}
+
+Result<Picture> DecodePicture(std::span<const std::byte> file, const PictureLimits& limits) {
+  try {
+    RL_ASSIGN_OR_RETURN(StoredPicture picture, Read(file, limits, ReadDepth::kPixels));
     media_internal::BlendWithWhite(picture);
     return media_internal::Upright(std::move(picture));
   } catch (const std::bad_alloc&) {
-    return MakeError(
-        ErrorKind::kOutOfMemory, "media.memory",
-        "there is not enough memory to decode a picture of {} bytes; use a smaller one",
-        file.size());
+    return NoMemory(file.size());
   }
 }
 
@@ -98,6 +123,12 @@ Status CheckPixels(uint64_t width, uint64_t height, const PictureLimits& limits)
     return MakeError(ErrorKind::kUsage, "media.damaged",
                      "the picture has {} x {} pixels, expected at least one", width, height);
   }
+  if (std::max(width, height) > limits.max_side) {
+    return MakeError(ErrorKind::kUsage, "media.too_large",
+                     "the picture has {} x {} pixels, expected at most {} in a line; make it "
+                     "smaller",
+                     width, height, limits.max_side);
+  }
   const auto pixels = CheckedMul(width, height);
   if (!pixels || *pixels > limits.max_pixels || !CheckedCast<uint32_t>(*pixels)) {
     return MakeError(ErrorKind::kUsage, "media.too_large",
@@ -107,14 +138,21 @@ Status CheckPixels(uint64_t width, uint64_t height, const PictureLimits& limits)
   return OkStatus();
 }
 
-Status Allocate(StoredPicture& picture, uint64_t width, uint64_t height, uint32_t channels,
-                const PictureLimits& limits) {
+Status SetSize(StoredPicture& picture, uint64_t width, uint64_t height, uint32_t channels,
+               const PictureLimits& limits) {
   RL_RETURN_IF_ERROR(CheckPixels(width, height, limits));
   picture.width = static_cast<uint32_t>(width);
   picture.height = static_cast<uint32_t>(height);
   picture.channels = channels;
-  picture.samples.resize(width * height * channels);
   return OkStatus();
+}
+
+void Allocate(StoredPicture& picture) {
+  picture.samples.resize(size_t{picture.width} * picture.height * picture.channels);
+}
+
+tl::unexpected<Error> DecodingStopped() {
+  return MakeError(ErrorKind::kRuntime, "run.cancelled", "decoding was told to stop");
 }
 
 tl::unexpected<Error> DamagedPicture(std::string_view format, std::string_view why) {

@@ -4,17 +4,19 @@
 // bits the high byte is kept. No profile or gamma is applied.
 //
 // Thread safety: pure functions.
-// Memory: at most a few times the pixels, whose number is known and checked before any is decoded.
-// Errors, all of kind kUsage except the last:
+// Memory: PictureHeader::decoding_bytes, which are known and checked before any pixel is decoded.
+// Errors, all of kind kUsage except the last two:
 //   media.format     another format, or a kind of JPEG that is not decoded (CMYK)
 //   media.damaged    a file that ends early or holds what its format forbids
-//   media.too_large  more pixels than the limit
+//   media.too_large  more pixels than the limit, or a longer side
 //   media.memory     (kOutOfMemory) the pixels do not fit into memory
+//   run.cancelled    (kRuntime) decoding was told to stop
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "core/base/status.h"
@@ -31,7 +33,21 @@ struct Picture {
 
 struct PictureLimits {
   uint64_t max_pixels = 64'000'000;
+  uint32_t max_side = 65'535;  // as in JPEG and GIF; decoders and resampling keep whole rows
+  // Looked at between rows; a WebP file is decoded without a look.
+  std::stop_token stop = {};
 };
+
+// What the header of a file says.
+struct PictureHeader {
+  uint32_t width = 0;  // as stored: the orientation may swap the sides
+  uint32_t height = 0;
+  uint64_t decoding_bytes = 0;  // of host memory that decoding takes at most, as far as it grows
+};
+
+// Reads the header of `file`, the bytes of a whole file. Allocates no pixels.
+[[nodiscard]] Result<PictureHeader> ReadPictureHeader(std::span<const std::byte> file,
+                                                      const PictureLimits& limits = {});
 
 // Decodes `file`, the bytes of a whole file.
 [[nodiscard]] Result<Picture> DecodePicture(std::span<const std::byte> file,

@@ -19,10 +19,15 @@ struct StoredPicture {
   uint32_t height = 0;
   uint32_t channels = 3;         // 3: RGB, 4: RGBA with alpha not premultiplied
   int orientation = 1;           // of EXIF, 1 to 8
+  uint64_t extra_bytes = 0;      // that the decoder needs beside the samples
   std::vector<uint8_t> samples;  // [height, width, channels]
 };
 
-using PictureDecoder = Result<StoredPicture>(Bytes file, const PictureLimits& limits);
+// How far a file is read: up to the size of its picture, or whole.
+enum class ReadDepth : uint8_t { kHeader, kPixels };
+
+using PictureDecoder = Result<StoredPicture>(Bytes file, const PictureLimits& limits,
+                                             ReadDepth depth);
 [[nodiscard]] PictureDecoder DecodeJpeg;
 [[nodiscard]] PictureDecoder DecodePng;
 [[nodiscard]] PictureDecoder DecodeWebp;
@@ -31,9 +36,15 @@ using PictureDecoder = Result<StoredPicture>(Bytes file, const PictureLimits& li
 // Errors: media.damaged for a side of 0, media.too_large.
 [[nodiscard]] Status CheckPixels(uint64_t width, uint64_t height, const PictureLimits& limits);
 
-// Checks the size, sets that of `picture`, and makes room for its samples, which are 0.
-[[nodiscard]] Status Allocate(StoredPicture& picture, uint64_t width, uint64_t height,
-                              uint32_t channels, const PictureLimits& limits);
+// Checks the size and sets that of `picture`.
+[[nodiscard]] Status SetSize(StoredPicture& picture, uint64_t width, uint64_t height,
+                             uint32_t channels, const PictureLimits& limits);
+
+// Makes room for the samples of a picture whose size is set. They are 0.
+void Allocate(StoredPicture& picture);
+
+// Error run.cancelled.
+[[nodiscard]] tl::unexpected<Error> DecodingStopped();
 
 // Error media.damaged of a file of `format`; `why` is the decoder's word for it.
 [[nodiscard]] tl::unexpected<Error> DamagedPicture(std::string_view format, std::string_view why);

@@ -258,6 +258,44 @@ TEST(Pictures, OfOtherFormatsAreRefusedByName) {
   }
 }
 
+TEST(Pictures, HaveHeadersThatTellWhatDecodingTakes) {
+  struct Case {
+    FileBytes file;
+    uint64_t decoding_bytes;
+  };
+  const std::vector<uint8_t> grey(40 * 24 * 3, 77);
+  const Case cases[] = {
+      {EncodePng(40, 24, grey), 40 * 24 * 3},
+      {EncodeJpeg(40, 24, grey), 40 * 24 * 3},
+      // The coefficients of all scans, of 40 x 24 and twice 20 x 12 in blocks of 8 x 8, and a copy.
+      {EncodeJpeg(40, 24, grey, {.progressive = true, .orientation = 6}),
+       2 * 40 * 24 * 3 + (5 * 3 + 2 * 3 * 2) * 64 * 2},
+      {EncodeWebp(40, 24, std::vector<uint8_t>(40 * 24 * 4, 77)), 40 * 24 * (4 + 4)},
+      {EncodeGif(40, 24, std::vector<uint8_t>(40 * 24), std::vector<uint8_t>(6)), 40 * 24 * 4},
+  };
+  for (const Case& test : cases) {
+    const auto header = ReadPictureHeader(test.file);
+    ASSERT_TRUE(header.has_value()) << header.error().message;
+    EXPECT_EQ(header->width, 40u);
+    EXPECT_EQ(header->height, 24u);
+    EXPECT_EQ(header->decoding_bytes, test.decoding_bytes);
+    EXPECT_EQ(ReadPictureHeader(test.file, {.max_pixels = 959}).error().id, "media.too_large");
+    EXPECT_EQ(ReadPictureHeader(test.file, {.max_side = 39}).error().id, "media.too_large");
+    EXPECT_EQ(DecodePicture(test.file, {.max_side = 39}).error().id, "media.too_large");
+  }
+}
+
+TEST(Pictures, AreDecodedNoFurtherOnceToldToStop) {
+  std::stop_source stop;
+  const std::vector<uint8_t> grey(40 * 24 * 3, 77);
+  const PictureLimits limits{.stop = stop.get_token()};
+  EXPECT_TRUE(DecodePicture(EncodePng(40, 24, grey), limits).has_value());
+  stop.request_stop();
+  for (const FileBytes& file : {EncodePng(40, 24, grey), EncodeJpeg(40, 24, grey)}) {
+    EXPECT_EQ(DecodePicture(file, limits).error().id, "run.cancelled");
+  }
+}
+
 TEST(Pictures, AreHeldToTheLimit) {
   const FileBytes file = EncodePng(3, 2, SixGreys());
   EXPECT_TRUE(DecodePicture(file, {6}).has_value());

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <stop_token>
 
 #include "media/picture_decoders.h"
 
@@ -18,7 +19,7 @@ namespace rullama::media_internal {
 namespace {
 
 struct PngReader {
-  explicit PngReader(Bytes bytes) : file(bytes) {}
+  PngReader(Bytes bytes, const std::stop_token& stopped) : file(bytes), stop(stopped) {}
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
   ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
@@ -26,7 +27,8 @@ struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
   Bytes file;
-  size_t at = 0;  // of the next byte to be read
+  size_t at = 0;                // of the next byte to be read
+  const std::stop_token& stop;  // looked at in front of each row
   std::jmp_buf failed{};
   char message[128] = "";
 };
@@ -61,7 +63,7 @@ bool ReadHeader(PngReader& reader) {
   if (reader.png == nullptr) return false;
   reader.info = png_create_info_struct(reader.png);
   if (reader.info == nullptr) return false;
-  png_set_user_limits(reader.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // Allocate() has the limit
+  png_set_user_limits(reader.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // CheckPixels() has them
   png_set_read_fn(reader.png, &reader, OnRead);
   png_read_info(reader.png, reader.info);
   RequestRgb(reader.png, reader.info);
@@ -77,7 +79,10 @@ bool ReadRows(PngReader& reader, uint8_t* rows, size_t height) {
                          ? PNG_INTERLACE_ADAM7_PASSES
                          : 1;
   for (int pass = 0; pass < passes; ++pass) {
-    for (size_t y = 0; y < height; ++y) png_read_row(reader.png, rows + y * stride, nullptr);
+    for (size_t y = 0; y < height; ++y) {
+      if (reader.stop.stop_requested()) return false;
+      png_read_row(reader.png, rows + y * stride, nullptr);
+    }
   }
   png_read_end(reader.png, reader.info);
   return true;
@@ -100,8 +105,8 @@ int OrientationOfChunk(const PngReader& reader) {
 
 }  // namespace
 
-Result<StoredPicture> DecodePng(Bytes file, const PictureLimits& limits) {
-  PngReader reader(file);
+Result<StoredPicture> DecodePng(Bytes file, const PictureLimits& limits, ReadDepth depth) {
+  PngReader reader(file, limits.stop);
   if (!ReadHeader(reader)) return DamagedPicture("PNG", reader.message);
   const uint32_t width = png_get_image_width(reader.png, reader.info);
   const uint32_t height = png_get_image_height(reader.png, reader.info);
@@ -110,8 +115,11 @@ Result<StoredPicture> DecodePng(Bytes file, const PictureLimits& limits) {
   RL_RETURN_IF_ERROR(CheckPixels(width, height, limits));
   if (!StartRows(reader)) return DamagedPicture("PNG", reader.message);
   RL_RETURN_IF_ERROR(
-      Allocate(picture, width, height, png_get_channels(reader.png, reader.info), limits));
+      SetSize(picture, width, height, png_get_channels(reader.png, reader.info), limits));
+  if (depth == ReadDepth::kHeader) return picture;
+  Allocate(picture);
   if (!ReadRows(reader, picture.samples.data(), height)) {
+    if (limits.stop.stop_requested()) return DecodingStopped();
     return DamagedPicture("PNG", reader.message);
   }
   picture.orientation = OrientationOfChunk(reader);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -127,6 +128,7 @@ class SoundReader {
       if (frames <= 0) break;
       RL_RETURN_IF_ERROR(
           mixer_.Take(std::span(block).first(static_cast<size_t>(frames) * channels)));
+      if (mixer_.has_enough()) return std::move(mixer_).Finish();
     }
     RL_RETURN_IF_ERROR(CheckEnd());
     return std::move(mixer_).Finish();
@@ -153,16 +155,23 @@ class SoundReader {
   SoundMixer mixer_;
 };
 
-// Every format but MP3.
-Result<std::vector<float>> DecodeWithSndfile(std::string_view bytes, const SoundLimits& limits) {
+using SoundFile = std::unique_ptr<SNDFILE, CloseSound>;
+
+// Null if it cannot be opened. `bytes` outlives the file.
+SoundFile OpenWithSndfile(SoundBytes& bytes, SF_INFO& info) {
   SF_VIRTUAL_IO io{};
   io.get_filelen = SizeOf;
   io.seek = Seek;
   io.read = Read;
   io.tell = Tell;
+  return SoundFile(sf_open_virtual(&io, SFM_READ, &info, &bytes));
+}
+
+// Every format but MP3.
+Result<std::vector<float>> DecodeWithSndfile(std::string_view bytes, const SoundLimits& limits) {
   SoundBytes user{bytes, 0};
   SF_INFO info{};
-  const std::unique_ptr<SNDFILE, CloseSound> file(sf_open_virtual(&io, SFM_READ, &info, &user));
+  const SoundFile file = OpenWithSndfile(user, info);
   if (!file) return DamagedSound(sf_strerror(nullptr));
   RL_ASSIGN_OR_RETURN(SoundMixer mixer, SoundMixer::Create(info.samplerate, info.channels, limits));
   return SoundReader(file.get(), info, std::move(mixer)).Read();
@@ -193,6 +202,18 @@ Result<std::vector<float>> DecodeSound(std::span<const std::byte> file, const So
                      "there is not enough memory to decode a sound of {} bytes; use a shorter one",
                      file.size());
   }
+}
+
+std::optional<uint64_t> SoundSamplesOfHeader(std::span<const std::byte> file) {
+  const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
+  if (!bytes.starts_with("RIFF") && !bytes.starts_with("fLaC")) return std::nullopt;
+  SoundBytes user{bytes, 0};
+  SF_INFO info{};
+  const SoundFile opened = OpenWithSndfile(user, info);
+  if (!opened || info.samplerate <= 0 || info.frames <= 0) return std::nullopt;
+  const auto frames = static_cast<uint64_t>(info.frames);
+  if (frames > std::numeric_limits<uint64_t>::max() / kSoundRate) return std::nullopt;
+  return frames * kSoundRate / static_cast<uint64_t>(info.samplerate);
 }
 
 std::vector<std::span<const float>> SoundPieces(std::span<const float> samples) {

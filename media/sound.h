@@ -5,18 +5,22 @@
 // point are scaled to [-1, 1); others are taken as they are, not clipped.
 //
 // Thread safety: pure functions.
-// Errors, all of kind kUsage except the last:
+// Errors, all of kind kUsage except the last two:
 //   media.format     another format
 //   media.damaged    a file that ends early or holds what its format forbids
 //   media.too_large  more seconds, channels or a higher or lower rate than the limits
 //   media.too_short  fewer samples than give one token
 //   media.samples    a sample that is infinite or not a number
 //   media.memory     (kOutOfMemory) the samples do not fit into memory
+//   run.cancelled    (kRuntime) decoding was told to stop
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "core/base/status.h"
@@ -28,12 +32,22 @@ inline constexpr size_t kMaxSoundPiece = 480'000;  // 30 s, the longest that a m
 inline constexpr size_t kMinSoundSamples = 161;    // fewer give no token
 inline constexpr uint32_t kSoundFrame = 640;       // samples of a token without a tower
 
+inline constexpr uint32_t kMaxSoundSeconds = 1800;
+
 struct SoundLimits {
-  uint32_t max_seconds = 1800;
+  uint32_t max_seconds = kMaxSoundSeconds;
   uint32_t max_channels = 8;
   uint32_t min_rate = 1'000;
   uint32_t max_rate = 384'000;
+  // Decoding ends early once there are more samples than these at kSoundRate; the rest of the file
+  // is not looked at.
+  size_t enough_samples = std::numeric_limits<size_t>::max();
+  std::stop_token stop = {};  // looked at between blocks of a few thousand frames
 };
+
+// The samples at kSoundRate that the header of `file` tells, about; nothing if only decoding tells,
+// as for MP3 and Ogg, or if the header is wrong. Decodes nothing.
+[[nodiscard]] std::optional<uint64_t> SoundSamplesOfHeader(std::span<const std::byte> file);
 
 // Decodes `file`, the bytes of a whole file. Returns at least kMinSoundSamples samples.
 [[nodiscard]] Result<std::vector<float>> DecodeSound(std::span<const std::byte> file,

@@ -43,6 +43,9 @@ Status SoundMixer::CheckLength(uint64_t frames) const {
 }
 
 Status SoundMixer::Take(std::span<const float> block) {
+  if (stop_.stop_requested()) {
+    return MakeError(ErrorKind::kRuntime, "run.cancelled", "decoding was told to stop");
+  }
   const size_t frames = block.size() / channels_;
   RL_RETURN_IF_ERROR(CheckLength(taken_ + frames));
   mono_.resize(frames);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string_view>
 #include <vector>
 
@@ -28,8 +29,11 @@ class SoundMixer {
 
   // Whether a file of so many frames is short enough. Error media.too_large.
   [[nodiscard]] Status CheckLength(uint64_t frames) const;
-  // The next frames, interleaved: [frames, channels]. Errors: media.too_large, media.samples.
+  // The next frames, interleaved: [frames, channels]. Errors: media.too_large, media.samples,
+  // run.cancelled.
   Status Take(std::span<const float> block);
+  // Whether nothing more needs to be taken (SoundLimits::enough_samples).
+  [[nodiscard]] bool has_enough() const { return samples_.size() > enough_; }
   // Frames so far.
   [[nodiscard]] uint64_t taken() const { return taken_; }
   // The samples at kSoundRate.
@@ -39,10 +43,14 @@ class SoundMixer {
   SoundMixer(uint32_t rate, size_t channels, const SoundLimits& limits)
       : channels_(channels),
         max_seconds_(limits.max_seconds),
+        enough_(limits.enough_samples),
+        stop_(limits.stop),
         most_(uint64_t{limits.max_seconds} * rate) {}
 
   size_t channels_;
   uint32_t max_seconds_;
+  size_t enough_;
+  std::stop_token stop_;
   uint64_t most_;       // frames
   uint64_t taken_ = 0;  // frames
   std::optional<Resampler> resampler_;

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <optional>
+#include <stop_token>
 #include <string_view>
 #include <vector>
 
@@ -117,6 +119,30 @@ TEST(Sound, OfUnknownLengthIsReadToItsEnd) {
   const auto sound = DecodeSound(wav);
   ASSERT_TRUE(sound.has_value()) << sound.error().message;
   EXPECT_EQ(sound->size(), 8'000u);
+}
+
+TEST(Sound, EndsEarlyOnceThereIsEnough) {
+  for (const int format : {kWav16, SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III}) {
+    const auto sound =
+        DecodeSound(EncodeSound(format, 16'000, 1, Tone(16'000)), {.enough_samples = 1'000});
+    ASSERT_TRUE(sound.has_value()) << sound.error().message;
+    EXPECT_GT(sound->size(), 1'000u);
+    EXPECT_LT(sound->size(), 8'000u);
+  }
+}
+
+TEST(Sound, IsDecodedNoFurtherOnceToldToStop) {
+  std::stop_source stop;
+  stop.request_stop();
+  const FileBytes file = EncodeSound(kWav16, 16'000, 1, Tone(16'000));
+  EXPECT_EQ(ErrorOfSound(file, {.stop = stop.get_token()}).id, "run.cancelled");
+}
+
+TEST(Sound, HasAHeaderThatTellsItsLength) {
+  constexpr int kFlac = SF_FORMAT_FLAC | SF_FORMAT_PCM_16;
+  EXPECT_EQ(SoundSamplesOfHeader(EncodeSound(kWav16, 8'000, 2, Tone(8'000, 2))), 8'000u);
+  EXPECT_EQ(SoundSamplesOfHeader(EncodeSound(kFlac, 16'000, 1, Tone(16'000))), 8'000u);
+  EXPECT_EQ(SoundSamplesOfHeader(FileBytes(10)), std::nullopt);
 }
 
 TEST(Sound, IsHeldToTheLimits) {

@@ -2,7 +2,7 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 
-#include <cstring>
+#include <cstdint>
 #include <memory>
 
 #include "media/picture_decoders.h"
@@ -12,10 +12,8 @@ namespace {
 
 struct Delete {
   void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
-  void operator()(WebPAnimDecoder* decoder) const { WebPAnimDecoderDelete(decoder); }
 };
 using Demuxer = std::unique_ptr<WebPDemuxer, Delete>;
-using Animation = std::unique_ptr<WebPAnimDecoder, Delete>;
 
 int OrientationOfChunk(const WebPDemuxer* demuxer) {
   WebPChunkIterator chunk{};
@@ -25,19 +23,29 @@ int OrientationOfChunk(const WebPDemuxer* demuxer) {
   return orientation;
 }
 
-// Draws the first frame of the animation on its canvas, RGBA.
-bool DrawFirstFrame(const WebPData& data, StoredPicture& picture) {
-  WebPAnimDecoderOptions options{};
-  if (WebPAnimDecoderOptionsInit(&options) == 0) return false;
-  options.color_mode = MODE_RGBA;
-  const Animation animation(WebPAnimDecoderNew(&data, &options));
-  uint8_t* canvas = nullptr;  // owned by the decoder
-  int milliseconds = 0;
-  if (!animation || WebPAnimDecoderGetNext(animation.get(), &canvas, &milliseconds) == 0) {
-    return false;
-  }
-  std::memcpy(picture.samples.data(), canvas, picture.samples.size());
-  return true;
+// Draws the first frame of the animation where it lies on the canvas, RGBA. WebPAnimDecoder would
+// hold two more canvases.
+bool DrawFirstFrame(const WebPDemuxer* demuxer, StoredPicture& picture) {
+  WebPIterator frame{};
+  if (WebPDemuxGetFrame(demuxer, 1, &frame) == 0) return false;
+  const size_t stride = size_t{picture.width} * 4;
+  const auto x = static_cast<size_t>(frame.x_offset), y = static_cast<size_t>(frame.y_offset);
+  const bool fits = x + static_cast<size_t>(frame.width) <= picture.width &&
+                    y + static_cast<size_t>(frame.height) <= picture.height;
+  const size_t first = y * stride + x * 4;
+  const bool drawn =
+      fits &&
+      WebPDecodeRGBAInto(frame.fragment.bytes, frame.fragment.size, picture.samples.data() + first,
+                         picture.samples.size() - first, static_cast<int>(stride)) != nullptr;
+  WebPDemuxReleaseIterator(&frame);
+  return drawn;
+}
+
+// Decoding without loss keeps 4 bytes a pixel, that of alpha one.
+uint64_t ExtraBytes(const WebPBitstreamFeatures& features) {
+  constexpr int kLossy = 1;
+  const uint64_t each = features.format != kLossy ? 4 : features.has_alpha != 0 ? 1 : 0;
+  return each * static_cast<uint64_t>(features.width) * static_cast<uint64_t>(features.height);
 }
 
 bool DecodeStill(Bytes file, StoredPicture& picture) {
@@ -49,21 +57,24 @@ bool DecodeStill(Bytes file, StoredPicture& picture) {
 
 }  // namespace
 
-Result<StoredPicture> DecodeWebp(Bytes file, const PictureLimits& limits) {
+Result<StoredPicture> DecodeWebp(Bytes file, const PictureLimits& limits, ReadDepth depth) {
   WebPBitstreamFeatures features{};
   if (WebPGetFeatures(file.data(), file.size(), &features) != VP8_STATUS_OK) {
     return DamagedPicture("WebP", "its header is not valid");
   }
   const bool animated = features.has_animation != 0;
   StoredPicture picture;
-  RL_RETURN_IF_ERROR(Allocate(picture, static_cast<uint64_t>(features.width),
-                              static_cast<uint64_t>(features.height),
-                              animated || features.has_alpha != 0 ? 4 : 3, limits));
+  RL_RETURN_IF_ERROR(SetSize(picture, static_cast<uint64_t>(features.width),
+                             static_cast<uint64_t>(features.height),
+                             animated || features.has_alpha != 0 ? 4 : 3, limits));
+  picture.extra_bytes = ExtraBytes(features);
   const WebPData data{file.data(), file.size()};
   const Demuxer demuxer(WebPDemux(&data));
   if (!demuxer) return DamagedPicture("WebP", "a chunk is missing or cut off");
   picture.orientation = OrientationOfChunk(demuxer.get());
-  if (!(animated ? DrawFirstFrame(data, picture) : DecodeStill(file, picture))) {
+  if (depth == ReadDepth::kHeader) return picture;
+  Allocate(picture);
+  if (!(animated ? DrawFirstFrame(demuxer.get(), picture) : DecodeStill(file, picture))) {
     return DamagedPicture("WebP", "its pixels are not complete");
   }
   return picture;

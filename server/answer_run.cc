@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -49,8 +50,8 @@ void NoteCancel(const Services& services, Call& call, CancelCause cause) {
 // The answers to one request while they are written. Each is read by a thread of its own.
 class AnswerRun {
  public:
-  AnswerRun(const Services& services, Call& call, const AnswerRequest& request,
-            AnswerFormat& format, RunningRequest& running)
+  AnswerRun(const Services& services, Call& call, AnswerRequest& request, AnswerFormat& format,
+            RunningRequest& running)
       : services_(services),
         call_(call),
         request_(request),
@@ -58,11 +59,13 @@ class AnswerRun {
         running_(running),
         ignored_(request.ignored) {}
 
-  // Starts all answers; none is left if one cannot be started.
-  ApiResult<void> Submit(Engine& engine);
-  void Run();
+  // Starts the answers and runs them.
+  void SubmitAndRun(Engine& engine);
 
  private:
+  // Starts all answers; none is left if one cannot be started, or if `stop` was requested before.
+  ApiResult<void> Submit(Engine& engine, const std::stop_token& stop);
+  void Run();
   void Read(size_t index);
   void ReadAnswer(size_t index);
   void RunOutOfMemory();
@@ -78,7 +81,7 @@ class AnswerRun {
 
   const Services& services_;
   Call& call_;
-  const AnswerRequest& request_;
+  AnswerRequest& request_;
   AnswerFormat& format_;
   RunningRequest& running_;
   std::vector<Generation> generations_;
@@ -92,13 +95,26 @@ class AnswerRun {
   Clock::time_point last_token_;
 };
 
-ApiResult<void> AnswerRun::Submit(Engine& engine) {
-  for (const Request& prompt : request_.prompts) {
-    Request one = prompt;
-    one.client = call_.client();
-    auto answers = engine.SubmitChoices(one, request_.n);
+void AnswerRun::SubmitAndRun(Engine& engine) {
+  call_.OnLeave([this] { running_.Cancel(CancelCause::kLeft); });
+  std::stop_source stop;
+  running_.SetCancel([&stop] { stop.request_stop(); });
+  const auto submitted = Submit(engine, stop.get_token());
+  if (submitted) return Run();
+  call_.OnLeave({});
+  running_.SetCancel({});
+  if (running_.cause() == CancelCause::kNone) return EndEarly(submitted.error());
+  NoteCancel(services_, call_, running_.cause());
+  EndEarly(running_.Failure());
+}
+
+ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
+  for (Request& prompt : request_.prompts) {
+    prompt.client = call_.client();
+    auto answers = engine.SubmitChoices(prompt, request_.n, stop);
     if (!answers) return tl::unexpected(SubmitError(engine, prompt, answers.error()));
     std::ranges::move(*answers, std::back_inserter(generations_));
+    prompt.media = {};
   }
   choices_.resize(generations_.size());
   for (const std::string& keyword : generations_.front().completion().ignored_keywords) {
@@ -109,7 +125,6 @@ ApiResult<void> AnswerRun::Submit(Engine& engine) {
 
 void AnswerRun::Run() {
   running_.SetCancel([this] { Cancel(); });
-  call_.OnLeave([this] { running_.Cancel(CancelCause::kLeft); });
   std::vector<std::thread> readers;
   try {
     for (size_t i = 1; i < generations_.size(); ++i) readers.emplace_back([this, i] { Read(i); });
@@ -326,13 +341,11 @@ AnswerIdentity IdentityOf(const Services& services, const UsedModel& model) {
           }};
 }
 
-void RunAnswer(const Services& services, Call& call, Engine& engine, const AnswerRequest& request,
+void RunAnswer(const Services& services, Call& call, Engine& engine, AnswerRequest& request,
                AnswerFormat& format) {
   auto running = services.running.Admit(call.client(), request.answers());
   if (!running) return call.Fail(running.error());
-  AnswerRun run(services, call, request, format, **running);
-  if (const auto submitted = run.Submit(engine); !submitted) return call.Fail(submitted.error());
-  run.Run();
+  AnswerRun(services, call, request, format, **running).SubmitAndRun(engine);
 }
 
 }  // namespace rullama::server

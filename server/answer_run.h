@@ -15,7 +15,9 @@ namespace rullama::server {
 
 // Answers the call, also with errors. Blocks until the answer is over. The status of a stream goes
 // out when the first answer has a slot, so that what is refused before has a status of its own.
-void RunAnswer(const Services& services, Call& call, Engine& engine, const AnswerRequest& request,
+// Makes the prompts those of the client, and gives up their pictures and sounds once they are
+// decoded.
+void RunAnswer(const Services& services, Call& call, Engine& engine, AnswerRequest& request,
                AnswerFormat& format);
 
 // The model of a name, for the record of the call too. Errors: those of Models::Acquire().

@@ -83,11 +83,12 @@ void SendLoaded(Call& call, const std::string& model, OllamaAnswer kind, bool un
 using OllamaReader = ApiResult<OllamaRequest> (*)(const json& body, const BodyContext& context);
 
 void Answer(const Services& services, Call& call, OllamaReader read, OllamaAnswer kind) {
-  const auto body = ParseBody(call.request().body);
+  auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
   auto context = ContextOf(services, call, *body);
   if (!context) return call.Fail(context.error());
   auto request = read(*body, context->body);
+  *body = nullptr;  // the memory, while the answer is written
   if (!request) return call.Fail(request.error());
   UsedModel& model = context->model;
   if (request->keep_alive) services.models.Keep(model.id, *request->keep_alive);

@@ -34,11 +34,12 @@ StreamOptions StreamOptionsOf(const AnswerRequest& request) {
 
 // The way from a body to an answer that both endpoints of completions go.
 void Complete(const Services& services, Call& call, BodyReader read, FormatMaker make_format) {
-  const auto body = ParseBody(call.request().body);
+  auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
   const auto context = ContextOf(services, call, *body);
   if (!context) return call.Fail(context.error());
   auto request = read(*body, context->body);
+  *body = nullptr;  // the memory, while the answer is written
   if (!request) return call.Fail(request.error());
   Engine& engine = *context->model.engine;
   ContinueEmptyPrompts(engine, *request);

@@ -27,6 +27,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -117,15 +118,18 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // Counts of the work in progress and of all work since the engine was opened.
   [[nodiscard]] EngineStats stats() const;
 
-  // Starts a request. Does not wait for a slot, but decodes the pictures and sounds of the request.
+  // Starts a request. Does not wait for a slot, but decodes the pictures and sounds of the request,
+  // two of all requests at a time.
   // Errors: usage.request (not exactly one prompt, or a member out of range), sampler.*, chat.*,
   // tokenizer.*, text.utf8, schema.*; context.overflow if the prompt does not fit; model.canvas;
   // media.* and io.* of pictures and sounds.
   Result<Generation> Submit(const Request& request);
   // Starts `count` answers to one prompt, which is read once, when so many slots are free. They
   // draw with one seed from random numbers of their own: answer i has `choice` + i. Errors as
-  // Submit(); usage.request if `count` is not 1 to the number of slots.
-  Result<std::vector<Generation>> SubmitChoices(const Request& request, int64_t count);
+  // Submit(); usage.request if `count` is not 1 to the number of slots; run.cancelled if `stop` is
+  // requested while pictures and sounds are decoded.
+  Result<std::vector<Generation>> SubmitChoices(const Request& request, int64_t count,
+                                                const std::stop_token& stop = {});
 
   // Tokens of the prompt of a request, whether it fits or not. Errors as Submit(). `most`: error
   // context.overflow for a text of more tokens, which is found without counting all of them;

@@ -88,9 +88,10 @@ class PictureTower : public Tower {
   // tower's positions.
   [[nodiscard]] virtual Result<BlockGrid> Fit(uint32_t width, uint32_t height,
                                               uint32_t budget) const = 0;
-  // Errors: those of Fit.
-  [[nodiscard]] virtual Result<TowerStep> Prepare(const Picture& picture,
-                                                  uint32_t budget) const = 0;
+  // A picture resampled to the squares of Fit(). Errors: those of Fit.
+  [[nodiscard]] virtual Result<Picture> Scale(Picture picture, uint32_t budget) const = 0;
+  // The inputs for a picture that was scaled: its sides are whole squares.
+  [[nodiscard]] virtual TowerStep Prepare(const Picture& scaled) const = 0;
 };
 
 class SoundTower : public Tower {

@@ -46,10 +46,10 @@ class PromptEncoderTest : public ::testing::Test {
     }
     return encoded;
   }
-  // A picture of one colour, which gives 64 tokens.
+  // A scaled picture of one colour: 8 x 8 squares of 12 x 12 pixels.
   static std::shared_ptr<const DecodedMedium> MakePicture(uint8_t colour) {
     DecodedMedium medium{.image_tokens = 70, .tokens = 64};
-    medium.picture = {.width = 20, .height = 20, .rgb = std::vector<uint8_t>(1200, colour)};
+    medium.scaled = {.width = 96, .height = 96, .rgb = std::vector<uint8_t>(27'648, colour)};
     return std::make_shared<const DecodedMedium>(std::move(medium));
   }
 

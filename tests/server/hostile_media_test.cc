@@ -1,12 +1,20 @@
 // Hostile pictures and sounds over HTTP: each is refused with its status and code, or taken.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "engine/engine_access.h"
+#include "engine/engine_config.h"
+#include "engine/media_budget.h"
 #include "media/hostile_files_test_util.h"
 #include "models/registry.h"
 #include "server/api.h"
@@ -33,13 +41,29 @@ std::string WriteTowers() {
   return path;
 }
 
-Result<std::shared_ptr<Engine>> Open() {
-  return Engine::Open({.model = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf",
-                       .backend = "cpu",
-                       .settings = {{"model.mmproj", WriteTowers()},
-                                    {"context.capacity", "512"},
-                                    {"backend.options.threads", "1"}},
-                       .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}});
+EngineOptions Options() {
+  return {.model = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf",
+          .backend = "cpu",
+          .settings = {{"model.mmproj", WriteTowers()},
+                       {"context.capacity", "512"},
+                       {"backend.options.threads", "1"}},
+          .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}};
+}
+
+Result<std::shared_ptr<Engine>> Open() { return Engine::Open(Options()); }
+
+class NoNotices : public Notices {
+  void Note(std::string_view /*text*/) override {}
+  void Warn(std::string_view /*text*/) override {}
+};
+
+// An engine whose media have this budget.
+std::shared_ptr<Engine> OpenWith(std::shared_ptr<MediaBudget> budget) {
+  NoNotices notices;
+  LoadedModel model = Must(LoadModel(Must(ConfigOf(Options())), {}, notices));
+  EngineSetup setup{.plugin_paths = Options().plugin_paths};
+  setup.hooks.media_budget = std::move(budget);
+  return Must(EngineAccess::Open(std::move(model), setup, notices));
 }
 
 json PartOf(const HostileFile& file) {
@@ -50,6 +74,89 @@ json PartOf(const HostileFile& file) {
   return {{"type", "image_url"}, {"image_url", {{"url", "data:image/png;base64," + data}}}};
 }
 
+std::string Chat(const std::vector<json>& parts) {
+  const json messages = {{{"role", "user"}, {"content", parts}}};
+  return json{{"messages", messages}, {"max_tokens", 1}}.dump();
+}
+
+// A server with one model whose media have a budget.
+struct BudgetedServer {
+  explicit BudgetedServer(RequestLimits limits = {})
+      : api(Models(), OpenWith(budget), {.version = "1", .limits = limits}, {}),
+        http(Must(HttpServer::Start({}, [this](Exchange& exchange) { api.Handle(exchange); }))) {}
+  static std::vector<ServedModel> Models() {
+    std::vector<ServedModel> models;
+    models.push_back({.id = "tiny", .time = 1, .load = Open});
+    return models;
+  }
+  [[nodiscard]] uint16_t port() const { return http->port(); }
+
+  std::shared_ptr<MediaBudget> budget =
+      std::make_shared<MediaBudget>(MediaBudgetLimits{.decoders = 1});
+  Api api;
+  std::unique_ptr<HttpServer> http;
+};
+
+// A picture that gives 64 tokens.
+HostileFile GoodPicture() {
+  for (HostileFile& file : HostileFiles()) {
+    if (std::string_view(file.name) == "png of 16 bits") return file;
+  }
+  ADD_FAILURE() << "there is no such file";
+  return {};
+}
+
+TEST(HostileMedia, BeyondTheContextIsRefusedBeforeItIsDecoded) {
+  BudgetedServer server;
+  const auto held = Must(server.budget->ReserveDecoding(0, {}));  // nobody decodes
+  const std::vector<json> nine(9, PartOf(GoodPicture()));         // of 64 tokens
+  const std::string answer = Ask(server.port(), "/v1/chat/completions", Chat(nine));
+  EXPECT_EQ(StatusOf(answer), 400) << answer;
+  EXPECT_THAT(answer, HasSubstr("context_length_exceeded"));
+  EXPECT_THAT(answer, HasSubstr("resulted in 576 tokens"));
+}
+
+TEST(HostileMedia, ThatWaitsToBeDecodedIsHeldToTheTimeToWait) {
+  BudgetedServer server({.queue_timeout = std::chrono::milliseconds(100)});
+  {
+    const auto held = Must(server.budget->ReserveDecoding(0, {}));
+    const std::string answer =
+        Ask(server.port(), "/v1/chat/completions", Chat({PartOf(GoodPicture())}));
+    EXPECT_EQ(StatusOf(answer), 503) << answer;
+    EXPECT_THAT(answer, HasSubstr("queue_timeout"));
+  }
+  EXPECT_EQ(StatusOf(Ask(server.port(), "/v1/chat/completions", Chat({PartOf(GoodPicture())}))),
+            200);
+}
+
+TEST(HostileMedia, OfAClientThatLeavesIsNotDecoded) {
+  BudgetedServer server;
+  {
+    const auto held = Must(server.budget->ReserveDecoding(0, {}));
+    Client client(server.port());
+    client.Send(Post("/v1/chat/completions", Chat({PartOf(GoodPicture())})));
+    client.EndSending();
+    EXPECT_EQ(client.ReadAll(), "");
+    EXPECT_TRUE(server.http->WaitUntilIdle(std::chrono::seconds(60)));
+  }
+}
+
+TEST(HostileMedia, GivesTheWholeBudgetBack) {
+  BudgetedServer server;
+  const std::vector<json> parts(3, PartOf(GoodPicture()));
+  EXPECT_EQ(StatusOf(Ask(server.port(), "/v1/chat/completions", Chat(parts))), 200);
+  const std::string damaged = GoodPicture().bytes.substr(0, 60);
+  std::vector<json> second_bad(2, PartOf(GoodPicture()));
+  second_bad[1] = PartOf({"", MediaKind::kPicture, damaged, ""});
+  EXPECT_EQ(StatusOf(Ask(server.port(), "/v1/chat/completions", Chat(second_bad))), 400);
+  EXPECT_TRUE(server.http->WaitUntilIdle(std::chrono::seconds(60)));
+  const MediaBudgetLimits limits;
+  std::stop_source now;
+  now.request_stop();  // instead of waiting
+  EXPECT_TRUE(server.budget->ReserveDecoded(limits.decoded_bytes, now.get_token()).has_value());
+  EXPECT_TRUE(server.budget->ReserveDecoding(limits.decoding_bytes, now.get_token()).has_value());
+}
+
 TEST(HostileMedia, IsRefusedWithStatusAndCode) {
   std::vector<ServedModel> models;
   models.push_back({.id = "tiny", .time = 1, .load = Open});
@@ -58,9 +165,7 @@ TEST(HostileMedia, IsRefusedWithStatusAndCode) {
       Must(HttpServer::Start({}, [&](Exchange& exchange) { api.Handle(exchange); }));
   for (const HostileFile& file : HostileFiles()) {
     SCOPED_TRACE(file.name);
-    const json messages = {{{"role", "user"}, {"content", {PartOf(file)}}}};
-    const std::string answer = Ask(server->port(), "/v1/chat/completions",
-                                   json{{"messages", messages}, {"max_tokens", 1}}.dump());
+    const std::string answer = Ask(server->port(), "/v1/chat/completions", Chat({PartOf(file)}));
     const int status = StatusOf(answer);
     const bool too_large = file.error == "media.too_large";
     EXPECT_EQ(status, file.error.empty() ? 200 : too_large ? 413 : 400) << answer;

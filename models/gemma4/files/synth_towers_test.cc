@@ -209,8 +209,11 @@ TEST_P(SyntheticTower, EncodesPicturesAndSound) {
   const Towers towers = Must(ReadTowers(file));
   ASSERT_TRUE(towers.picture && towers.sound);
   const auto finite = Each(Truly([](double value) { return std::isfinite(value); }));
-  const TowerStep first = Must(towers.picture->Prepare(Gradient(40, 30, 1), 70));
-  const TowerStep second = Must(towers.picture->Prepare(Gradient(40, 30, 7), 70));
+  const auto prepared = [&towers](uint8_t step) {
+    return towers.picture->Prepare(Must(towers.picture->Scale(Gradient(40, 30, step), 70)));
+  };
+  const TowerStep first = prepared(1);
+  const TowerStep second = prepared(7);
   EXPECT_GT(first.tokens, 10);
   const std::vector<double> soft = Encode(file, *towers.picture, first);
   EXPECT_EQ(soft.size(), static_cast<size_t>(first.tokens) * 32);

@@ -29,13 +29,16 @@ class Gemma4PictureTower final : public PictureTower {
                                       uint32_t budget) const override {
     return FitPicture(tower_.config, width, height, budget);
   }
-  [[nodiscard]] Result<TowerStep> Prepare(const Picture& picture, uint32_t budget) const override {
+  [[nodiscard]] Result<Picture> Scale(Picture picture, uint32_t budget) const override {
     const VisionConfig& c = tower_.config;
     RL_ASSIGN_OR_RETURN(const BlockGrid grid, Fit(picture.width, picture.height, budget));
     const auto side = static_cast<uint32_t>(c.patch * c.pool);
     const uint32_t width = grid.columns * side, height = grid.rows * side;
-    if (picture.width == width && picture.height == height) return PictureInputs(c, picture);
-    return PictureInputs(c, ResizeBicubic(picture, width, height));
+    if (picture.width == width && picture.height == height) return picture;
+    return ResizeBicubic(picture, width, height);
+  }
+  [[nodiscard]] TowerStep Prepare(const Picture& scaled) const override {
+    return PictureInputs(tower_.config, scaled);
   }
 
  private:
