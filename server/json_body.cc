@@ -26,6 +26,9 @@ ApiError ErrorOf(const JsonFault& fault) {
     case JsonFault::Kind::kDuplicateKey:
       return MakeApiError("json.duplicate_key",
                           fmt::format("an object has the key '{}' twice; give it once", fault.key));
+    case JsonFault::Kind::kNumber:
+      return MakeApiError("json.syntax",
+                          fmt::format("the body {}; send a smaller one", fault.ToString()));
     case JsonFault::Kind::kSyntax:
       break;
   }

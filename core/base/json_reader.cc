@@ -40,6 +40,11 @@ class Check : public nlohmann::json_sax<nlohmann::json> {
   }
   bool parse_error(size_t position, const std::string& /*token*/,
                    const nlohmann::detail::exception& failure) override {
+    constexpr int kNumberOutOfRange = 406;
+    if (failure.id == kNumberOutOfRange) {
+      fault_ = {.kind = Kind::kNumber, .byte = position};
+      return false;
+    }
     const std::string_view reason = failure.what();
     const bool surrogate = reason.find("surrogate") != std::string_view::npos;
     fault_ = {.kind = surrogate ? Kind::kUtf8 : Kind::kSyntax, .byte = position};
@@ -93,6 +98,8 @@ std::string JsonFault::ToString() const {
   switch (kind) {
     case Kind::kUtf8:
       return fmt::format("is not UTF-8 (byte {})", byte);
+    case Kind::kNumber:
+      return fmt::format("has a number that is too large for a double and ends at byte {}", byte);
     case Kind::kDepth:
       return fmt::format("is nested more than {} deep", limit);
     case Kind::kValues:

@@ -27,6 +27,7 @@ struct JsonFault {
   enum class Kind : uint8_t {
     kUtf8,  // also half of a surrogate pair
     kSyntax,
+    kNumber,  // too large for a double
     kDepth,
     kValues,
     kDuplicateKey,

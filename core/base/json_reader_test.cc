@@ -32,7 +32,7 @@ TEST(JsonReader, RefusesWhatIsNotOneValue) {
   EXPECT_EQ(FaultOf("{\"a\":1}\0garbage"s), "is not valid JSON (byte 8)");
   EXPECT_EQ(FaultOf("{\"a\":1}\0"s), "is not valid JSON (byte 8)");
   EXPECT_EQ(FaultOf("\"\0\""s), "is not valid JSON (byte 2)");
-  EXPECT_EQ(FaultOf("[1e999]"), "is not valid JSON (byte 6)");
+  EXPECT_EQ(FaultOf("[1e999]"), "has a number that is too large for a double and ends at byte 6");
   EXPECT_EQ(FaultOf("[\"\xff\"]"), "is not UTF-8 (byte 2)");
   EXPECT_EQ(FaultOf(R"(["\ud800"])").substr(0, 12), "is not UTF-8");
 }

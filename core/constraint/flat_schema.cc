@@ -30,7 +30,13 @@ class Splitter {
       split.own.push_back(node);
     }
     if (item.part == Part::kOwn) return OkStatus();
-    if (std::ranges::find(way, item.place.json) != way.end() || way.size() > kMaxReferenceRun) {
+    if (way.size() > kMaxReferenceRun) {
+      return MakeError(ErrorKind::kUsage, "schema.too_large",
+                       "{}: more than {} references follow one another; refer to the last schema "
+                       "itself",
+                       item.place.path, kMaxReferenceRun);
+    }
+    if (std::ranges::find(way, item.place.json) != way.end()) {
       return MakeError(ErrorKind::kUsage, "schema.invalid",
                        "{}: the schema refers to itself without an end", item.place.path);
     }

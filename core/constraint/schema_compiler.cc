@@ -86,7 +86,8 @@ Status SchemaCompiler::Check(const Grammar& grammar) const {
     if (need.symbols >= kUnreachable) {
       return MakeError(ErrorKind::kUsage, "schema.invalid",
                        "{}: no finite value is valid under the schema: something that is required "
-                       "contradicts itself, or contains itself without an end",
+                       "contradicts itself, contains itself without an end, or is more than any "
+                       "answer has",
                        added.path);
     }
     if (need.frames > Automaton::kMaxFrames / 2) {

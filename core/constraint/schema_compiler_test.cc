@@ -235,6 +235,15 @@ std::string WithX(const std::string& schema) {
   return R"({"type":"object","properties":{"x":)" + schema + R"(},"required":["x"]})";
 }
 
+// References that follow one another and end.
+std::string LongChain() {
+  std::string definitions;
+  for (int i = 0; i < 1'000; ++i) {
+    definitions += fmt::format(R"("a{}":{{"$ref":"#/$defs/a{}"}},)", i, i + 1);
+  }
+  return R"({"$defs":{)" + definitions + R"("a1000":{"type":"null"}},"$ref":"#/$defs/a0"})";
+}
+
 std::vector<RefuseCase> RefuseCases() {
   std::vector<RefuseCase> cases = {
       {"NoJson", "{", "schema.invalid", "not valid JSON"},
@@ -285,6 +294,13 @@ std::vector<RefuseCase> RefuseCases() {
        "repeats"},
       {"ManyStates", WithX(R"({"pattern":"(a|b)*a(a|b){20}$"})"), "schema.too_large", "states"},
       {"LongString", WithX(R"({"maxLength":10001})"), "schema.too_large", "10000"},
+      {"ManyItems", WithX(R"({"type":"array","minItems":1000000000})"), "schema.too_large",
+       "x.minItems: found 1000000000, expected at most 1000000"},
+      {"LongNumber", R"({"const":)" + std::string(400, '9') + "}", "schema.invalid",
+       "too large for a double"},
+      {"BehindNul", std::string(R"({"type":"null"})") + '\0' + "x", "schema.invalid",
+       "not valid JSON"},
+      {"LongChain", LongChain(), "schema.too_large", "references follow one another"},
   };
   for (const std::string keyword : {"not",
                                     "if",

@@ -16,6 +16,7 @@ constexpr size_t kMaxValueBytes = size_t{1} << 20;
 constexpr size_t kMaxBranches = 1'000;
 constexpr uint32_t kMaxLength = 10'000;
 constexpr uint32_t kMaxCount = 1'000'000'000;  // of items; more than any answer has
+constexpr uint32_t kMaxMinItems = 1'000'000;   // an answer has fewer tokens
 
 template <typename... Args>
 tl::unexpected<Error> ErrorAt(const std::string& path, std::string_view id,
@@ -215,7 +216,9 @@ class KeywordReader {
   }
   Status MinItems(std::string_view name, const Json& value) {
     RL_ASSIGN_OR_RETURN(node_.min_items, CountOf(name, value, kMaxCount));
-    return OkStatus();
+    if (node_.min_items <= kMaxMinItems) return OkStatus();
+    return ErrorAt(PathOf(name), "schema.too_large", "found {}, expected at most {} items",
+                   value.dump(), kMaxMinItems);
   }
   Status MaxItems(std::string_view name, const Json& value) {
     RL_ASSIGN_OR_RETURN(node_.max_items, CountOf(name, value, kMaxCount));

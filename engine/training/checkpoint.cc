@@ -13,11 +13,10 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/json_reader.h"
 #include "core/base/mmap_file.h"
 #include "core/gguf/atomic_file.h"
 #include "core/safetensors/safetensors.h"
-
-#include "core/base/json_reader.h"
 namespace rullama {
 namespace {
 

@@ -21,6 +21,7 @@ namespace rullama::server {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string CodeOfBody(std::string_view body) {
   const auto parsed = ParseBody(body);
@@ -37,6 +38,10 @@ TEST(JsonBodyTest, EachFaultHasItsCode) {
   EXPECT_EQ(CodeOfBody(R"({"a": 1} x)"), "json.syntax");
   EXPECT_EQ(CodeOfBody(R"({"a": 1e999})"), "json.syntax");
   EXPECT_EQ(CodeOfBody(R"({"a": NaN})"), "json.syntax");
+  EXPECT_EQ(CodeOfBody(std::string(R"({"a": 1})") + '\0'), "json.syntax");
+  EXPECT_EQ(CodeOfBody(std::string(R"({"a": 1})") + '\0' + R"({"a": 2})"), "json.syntax");
+  const auto long_number = ParseBody(R"({"seed": )" + std::string(1000, '9') + "}");
+  EXPECT_THAT(long_number.error().message, HasSubstr("too large for a double"));
   EXPECT_EQ(CodeOfBody("[]"), "invalid_type");
   EXPECT_EQ(CodeOfBody("{\"a\": \"\xC0\xAF\"}"), "json.utf8");
   EXPECT_EQ(CodeOfBody(R"({"a": "\ud800"})"), "json.utf8");
@@ -264,7 +269,7 @@ TEST(ChatRequestTest, FormsOfTheOutputReachTheEngineInTheOrderOfTheBody) {
   const Request& prompt = request->prompts.front();
   EXPECT_EQ(prompt.json_schema,
             R"({"type":"object","properties":{"zebra":true,"apple":[1.5,"A",null]}})");
-  EXPECT_THAT(prompt.tools, ::testing::HasSubstr(R"("properties":{"z":{},"a":{}})"));
+  EXPECT_THAT(prompt.tools, HasSubstr(R"("properties":{"z":{},"a":{}})"));
   EXPECT_EQ(prompt.tool_choice, ToolChoice::kRequired);
   EXPECT_THAT(prompt.allowed_tools, ElementsAre("f"));
   EXPECT_FALSE(prompt.parallel_tool_calls);
