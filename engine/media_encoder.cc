@@ -1,6 +1,7 @@
 #include "engine/media_encoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -33,6 +34,18 @@ StepRows AllRows(int64_t tokens) {
                 .wanted = {}};
   std::iota(rows.pos.begin(), rows.pos.end(), 0);
   return rows;
+}
+
+// `values`: the last rows of `soft`. Error backend.nan.
+Status CheckFinite(std::span<const float> values, const SoftTokens& soft) {
+  const auto bad = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
+  if (bad == values.end()) return OkStatus();
+  const auto at = static_cast<int64_t>(soft.values.size() - values.size()) + (bad - values.begin());
+  return MakeError(
+      ErrorKind::kRuntime, "backend.nan",
+      "value {} of soft token {} of the {} is {}, expected a finite number; the file of "
+      "the towers may be damaged, or try another backend (--backend)",
+      at % soft.width, at / soft.width, NameOf(soft.kind), *bad);
 }
 
 }  // namespace
@@ -120,8 +133,9 @@ Status MediaEncoder::Append(const TowerStep& step, SoftTokens& soft) {
   soft.width = running.width;
   soft.tokens += step.tokens;
   soft.values.resize(static_cast<size_t>(soft.tokens * soft.width));
-  return running.session->ReadOutput(kSoftTokens,
-                                     std::as_writable_bytes(std::span(soft.values).subspan(first)));
+  const std::span<float> values = std::span(soft.values).subspan(first);
+  RL_RETURN_IF_ERROR(running.session->ReadOutput(kSoftTokens, std::as_writable_bytes(values)));
+  return CheckFinite(values, soft);
 }
 
 Result<SoftTokens> MediaEncoder::Encode(const Picture& picture, uint32_t budget) {

@@ -55,11 +55,12 @@ class MediaEncoder {
   [[nodiscard]] int64_t LongestOf(MediaKind kind) const;
 
   // At most `budget` soft tokens of a picture; `budget` is at most the last of kImageTokenBudgets.
-  // Errors: media.unsupported (kUsage), those of PictureTower, and of sessions;
-  // io.mapped_file_changed.
+  // Errors: media.unsupported (kUsage), those of PictureTower, and of sessions; backend.nan
+  // (kRuntime) for a soft token that is not finite; io.mapped_file_changed.
   Result<SoftTokens> Encode(const Picture& picture, uint32_t budget);
   // The soft tokens of a sound at kSoundRate, which is encoded in pieces of kMaxSoundPiece samples
-  // one after another. Errors: media.unsupported, media.too_short (kUsage), and those of sessions.
+  // one after another. Errors: media.unsupported, media.too_short (kUsage), backend.nan, and those
+  // of sessions.
   Result<SoftTokens> Encode(std::span<const float> samples);
 
   // The soft tokens of a medium that was decoded. Errors: those of the two above but media.shape.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,6 +54,18 @@ class PromptEncoderTest : public ::testing::Test {
     return std::make_shared<const DecodedMedium>(std::move(medium));
   }
 
+  // The same towers with a weight that is not a number.
+  static GgufFile WriteTowersWithNan() {
+    const GgufFile file = WriteTowers();
+    const TensorInfo* weight = file.FindTensor("v.patch_embd.weight");
+    EXPECT_NE(weight, nullptr);
+    std::string bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    bytes.replace(weight->offset, 4, 4, '\xFF');  // in f16 and in f32
+    const std::string path = ::testing::TempDir() + "/prompt_encoder_nan.gguf";
+    std::ofstream(path, std::ios::binary) << bytes;
+    return Must(GgufFile::Open(path));
+  }
+
   GgufFile file_;
   Towers towers_;
   std::shared_ptr<PluginHost> host_ = std::make_shared<PluginHost>(HostOptions{});
@@ -60,6 +73,15 @@ class PromptEncoderTest : public ::testing::Test {
   std::unique_ptr<Device> device_;
   std::unique_ptr<MediaEncoder> encoder_;
 };
+
+TEST_F(PromptEncoderTest, SoftTokensThatAreNoNumbersAreAnError) {
+  const GgufFile file = WriteTowersWithNan();
+  const Towers towers = Must(ReadTowers(file));
+  MediaEncoder encoder(towers, file, {device_.get()}, PlacementPolicy{});
+  const auto soft = encoder.Encode(*MakePicture(200));
+  ASSERT_FALSE(soft);
+  EXPECT_EQ(soft.error().id, "backend.nan");
+}
 
 TEST_F(PromptEncoderTest, EncodesWhatIsReadAndGivesUpWhatIsNotNeeded) {
   std::vector<PlacedMedium> media = {{.first = 2, .medium = MakePicture(0)},
