@@ -8,11 +8,13 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "media/file_signature.h"
 #include "media/mp3.h"
+#include "media/ogg_headers.h"
 #include "media/sound_mixer.h"
 
 namespace rullama {
@@ -62,6 +64,9 @@ Status CheckFormat(std::string_view text) {
 struct SoundBytes {
   std::string_view bytes;
   sf_count_t at = 0;
+  // Bytes that libsndfile reads in place of those at `patch_at`.
+  size_t patch_at = 0;
+  std::string patch = {};
 };
 
 sf_count_t SizeOf(void* user) {
@@ -83,6 +88,10 @@ sf_count_t Read(void* to, sf_count_t count, void* user) {
   auto* const file = static_cast<SoundBytes*>(user);
   const sf_count_t size = std::clamp<sf_count_t>(count, 0, SizeOf(user) - file->at);
   if (size > 0) std::memcpy(to, file->bytes.data() + file->at, static_cast<size_t>(size));
+  for (size_t i = 0; i < file->patch.size(); ++i) {
+    const auto position = static_cast<sf_count_t>(file->patch_at + i) - file->at;
+    if (position >= 0 && position < size) static_cast<char*>(to)[position] = file->patch[i];
+  }
   file->at += size;
   return size;
 }
@@ -93,23 +102,55 @@ struct CloseSound {
   void operator()(SNDFILE* file) const { sf_close(file); }
 };
 
-// Whether a WAV file ends inside its data. Programs that write to a pipe do not know the length,
-// and write 0 or a number near the largest of 31 or 32 bits, behind which nobody reads.
-bool IsCutWav(std::string_view file) {
-  constexpr size_t kChunkHeader = 8;
+constexpr size_t kChunkHeader = 8;  // of RIFF: a name and a size
+
+uint32_t LittleEndian(std::string_view file, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value |= uint32_t{static_cast<uint8_t>(file[at + i])} << 8 * i;
+  return value;
+}
+
+// The chunk with the samples of a WAV file.
+struct WavData {
+  size_t begin = 0;    // of the samples
+  uint32_t size = 0;   // as the file says
+  bool known = false;  // whether the file says it
+};
+
+// Programs that write to a pipe do not know the length. They write a number near the largest of 31
+// or 32 bits, or 0, and leave the size of the whole file as it is without samples.
+std::optional<WavData> FindWavData(std::string_view file) {
   constexpr uint32_t kUnknown = 0x7FFF'0000;
-  if (!file.starts_with("RIFF")) return false;
+  if (!file.starts_with("RIFF")) return std::nullopt;
   for (size_t at = 12; file.size() - std::min(at, file.size()) >= kChunkHeader;) {
-    uint32_t size = 0;
-    for (size_t i = 0; i < 4; ++i)
-      size |= uint32_t{static_cast<uint8_t>(file[at + 4 + i])} << 8 * i;
+    const uint32_t size = LittleEndian(file, at + 4);
     at += kChunkHeader;
     if (file.substr(at - kChunkHeader).starts_with("data")) {
-      return size < kUnknown && size > file.size() - at;
+      const uint32_t whole = LittleEndian(file, 4);
+      const bool ends_before = whole >= kUnknown || size_t{whole} + kChunkHeader <= at;
+      return WavData{at, size, size < kUnknown && (size > 0 || !ends_before)};
     }
     at += size_t{size} + size % 2;
   }
-  return false;
+  return std::nullopt;
+}
+
+// Whether a WAV file ends inside its samples.
+bool IsCutWav(std::string_view file) {
+  const auto data = FindWavData(file);
+  return data && data->known && data->size > file.size() - data->begin;
+}
+
+// The file for libsndfile, which reads nothing of samples whose size is 0: the rest of the file is
+// the sound.
+SoundBytes BytesOf(std::string_view file) {
+  SoundBytes bytes{.bytes = file};
+  const auto data = FindWavData(file);
+  if (!data || data->known || data->size > 0) return bytes;
+  const size_t rest = file.size() - data->begin;
+  bytes.patch_at = data->begin - 4;
+  for (size_t i = 0; i < 4; ++i) bytes.patch.push_back(static_cast<char>(rest >> 8 * i));
+  return bytes;
 }
 
 // Decodes an opened file in blocks, so that its length need not be known.
@@ -169,7 +210,8 @@ SoundFile OpenWithSndfile(SoundBytes& bytes, SF_INFO& info) {
 
 // Every format but MP3.
 Result<std::vector<float>> DecodeWithSndfile(std::string_view bytes, const SoundLimits& limits) {
-  SoundBytes user{bytes, 0};
+  if (bytes.starts_with("OggS")) RL_RETURN_IF_ERROR(media_internal::CheckOggHeaders(bytes));
+  SoundBytes user = BytesOf(bytes);
   SF_INFO info{};
   const SoundFile file = OpenWithSndfile(user, info);
   if (!file) return DamagedSound(sf_strerror(nullptr));
@@ -207,7 +249,7 @@ Result<std::vector<float>> DecodeSound(std::span<const std::byte> file, const So
 std::optional<uint64_t> SoundSamplesOfHeader(std::span<const std::byte> file) {
   const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
   if (!bytes.starts_with("RIFF") && !bytes.starts_with("fLaC")) return std::nullopt;
-  SoundBytes user{bytes, 0};
+  SoundBytes user = BytesOf(bytes);
   SF_INFO info{};
   const SoundFile opened = OpenWithSndfile(user, info);
   if (!opened || info.samplerate <= 0 || info.frames <= 0) return std::nullopt;
