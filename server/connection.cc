@@ -203,6 +203,11 @@ void Connection::WaitForRequest() {
   parser_.emplace();
   parser_->header_limit(context_->limits.header_bytes);
   parser_->body_limit(context_->limits.body_bytes);
+  on_chunk_ = [limit = context_->limits.chunk_extension_bytes](
+                  uint64_t /*size*/, boost::beast::string_view extensions, ErrorCode& failure) {
+    if (extensions.size() > limit) failure = http::error::bad_chunk_extension;
+  };
+  parser_->on_chunk_header(on_chunk_);
   if (buffer_.size() > 0) return ReadHead();
   idle_ = true;
   StartTimer(context_->limits.idle_timeout);

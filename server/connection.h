@@ -3,6 +3,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string_type.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
@@ -85,6 +86,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Deadline write_deadline_;
   boost::beast::flat_buffer buffer_;  // bytes that have been read and not been parsed
   std::optional<Parser> parser_;
+  // Refuses extensions of chunks that are too long.
+  std::function<void(uint64_t, boost::beast::string_view, ErrorCode&)> on_chunk_;
   std::string path_;
   std::string out_;  // being written
   size_t dropped_ = 0;

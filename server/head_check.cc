@@ -24,10 +24,20 @@ int HexDigit(char c) {
   return -1;
 }
 
-// "host", "host:port", "[v6]" or "[v6]:port" without the port and the brackets.
+// "host", "host:port", "[v6]" or "[v6]:port" without the port and the brackets; empty for anything
+// else.
 std::string_view HostName(std::string_view host) {
-  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
-  return host.substr(0, host.find(':'));
+  const bool bracket = host.starts_with('[');
+  const size_t end = std::min(host.find(bracket ? ']' : ':'), host.size());
+  const std::string_view name = host.substr(bracket ? 1 : 0, end - (bracket ? 1 : 0));
+  std::string_view port = host.substr(end);
+  if (bracket && port.empty()) return {};
+  if (bracket) port.remove_prefix(1);
+  const bool is_port =
+      port.empty() || (port.front() == ':' && std::all_of(port.begin() + 1, port.end(), [](char c) {
+                         return c >= '0' && c <= '9';
+                       }));
+  return is_port ? name : std::string_view();
 }
 
 bool HostAllowed(std::string_view host, const std::vector<std::string>& allowed) {
@@ -80,15 +90,25 @@ ApiResult<void> CheckOrigin(const RequestHead& head, const std::vector<std::stri
 }
 
 ApiResult<void> CheckCodings(const RequestHead& head) {
-  const std::string_view coding = ViewOf(head[http::field::content_encoding]);
-  if (!coding.empty() && !EqualIgnoringCase(coding, "identity")) {
+  const auto encodings = head.equal_range(http::field::content_encoding);
+  for (auto field = encodings.first; field != encodings.second; ++field) {
+    const std::string_view coding = ViewOf(field->value());
+    if (coding.empty() || EqualIgnoringCase(coding, "identity")) continue;
     return tl::unexpected(MakeApiError(
         "unsupported_media_type",
         fmt::format("the body has Content-Encoding '{}', expected none; send it uncompressed",
                     ShownName(coding.substr(0, 64)))));
   }
   const std::string_view transfer = ViewOf(head[http::field::transfer_encoding]);
-  if (!transfer.empty() && !EqualIgnoringCase(transfer, "chunked")) {
+  const auto transfers = head.count(http::field::transfer_encoding);
+  // A proxy that speaks HTTP/1.0 may have taken the length of the body for another (RFC 9112, 6.1).
+  if (transfers > 0 && head.version() < 11) {
+    return tl::unexpected(MakeApiError(
+        "invalid_value",
+        "the request is of HTTP/1.0 and has Transfer-Encoding, expected HTTP/1.1; send the body "
+        "with Content-Length"));
+  }
+  if (transfers > 1 || (transfers == 1 && !EqualIgnoringCase(transfer, "chunked"))) {
     return tl::unexpected(
         MakeApiError("invalid_value",
                      "Transfer-Encoding is not 'chunked'; send the body in chunks or with "

@@ -17,6 +17,7 @@ struct HttpLimits {
   size_t header_fields = 100;
   size_t target_bytes = 2'048;
   uint64_t body_bytes = 64ULL << 20;
+  size_t chunk_extension_bytes = 256;      // of one chunk; nothing reads them
 };
 
 }  // namespace rullama::server
