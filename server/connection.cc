@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
@@ -27,6 +28,7 @@ constexpr int kNoContent = 204;
 constexpr size_t kReadBytes = 4096;
 constexpr size_t kDroppedBytes = 16U << 20;  // read and dropped behind an error, at most
 constexpr std::chrono::milliseconds kDropTime{2000};
+constexpr std::chrono::milliseconds kCloseInterval{100};  // between two looks for a close
 
 bool IsRequestId(std::string_view id) {
   return !id.empty() && id.size() <= 64 && std::all_of(id.begin(), id.end(), [](char c) {
@@ -184,6 +186,7 @@ Connection::Connection(asio::ip::tcp::socket socket,
     : socket_(std::move(socket)),
       context_(std::move(context)),
       read_deadline_(socket_.get_executor()),
+      watch_deadline_(socket_.get_executor()),
       write_deadline_(socket_.get_executor()),
       buffer_(2 * size_t{context_->limits.header_bytes} + kReadBytes) {}
 
@@ -327,7 +330,7 @@ void Connection::HandleRequest() {
 }
 
 void Connection::Watch() {
-  if (buffer_.size() >= context_->limits.header_bytes) return;
+  if (buffer_.size() >= context_->limits.header_bytes) return WatchForClose();
   watching_ = true;
   socket_.async_read_some(buffer_.prepare(kReadBytes),
                           [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {
@@ -342,6 +345,14 @@ void Connection::Watch() {
                             if (self->answered_) return self->WaitForRequest();
                             if (!cancelled) self->Watch();
                           });
+}
+
+// The system tells of a close that follows unread bytes only if it is asked.
+void Connection::WatchForClose() {
+  if (!socket_.is_open() || answered_) return;
+  pollfd state{.fd = socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
+  if (::poll(&state, 1, 0) > 0) return NoticeLeave();
+  watch_deadline_.Start(kCloseInterval, [self = shared_from_this()] { self->WatchForClose(); });
 }
 
 void Connection::NoticeLeave() {
@@ -364,6 +375,7 @@ void Connection::OnLeave(std::function<void()> left) {
 
 void Connection::FinishRequest(bool keep_open) {
   answered_ = true;
+  watch_deadline_.Stop();
   if (!keep_open) closing_ = true;
   if (!watching_) return WaitForRequest();
   ErrorCode ignored;
@@ -388,6 +400,7 @@ void Connection::Leave() {
 void Connection::Close() {
   ErrorCode ignored;
   read_deadline_.Stop();
+  watch_deadline_.Stop();
   write_deadline_.Stop();
   socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
   const std::lock_guard lock(mutex_);  // of SendNow(), whose descriptor must not become another's

@@ -71,6 +71,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void FinishRequest(bool keep_open);
   // Reads on while a request is answered, to notice that the client leaves.
   void Watch();
+  // The same once there is no room for more of what the client sends: looks for a close only.
+  void WatchForClose();
   void NoticeLeave();
   // Tells the handler that its client has left, once. It may be called on any thread, by a caller
   // that holds `mutex_`.
@@ -83,6 +85,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::ip::tcp::socket socket_;
   std::shared_ptr<const ConnectionContext> context_;
   Deadline read_deadline_;
+  Deadline watch_deadline_;
   Deadline write_deadline_;
   boost::beast::flat_buffer buffer_;  // bytes that have been read and not been parsed
   std::optional<Parser> parser_;

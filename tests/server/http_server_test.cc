@@ -211,6 +211,34 @@ TEST(HttpServerTest, AHandlerHearsThatItsClientLeft) {
   heard.get_future().wait();
 }
 
+// More follows the request than is read ahead.
+TEST(HttpServerTest, AHandlerHearsThatItsClientLeftAfterUnreadBytes) {
+  std::promise<void> left;
+  std::promise<void> heard;
+  const auto server = Start([&](Exchange& exchange) {
+    exchange.OnLeave([&left] { left.set_value(); });
+    left.get_future().wait();
+    exchange.OnLeave({});
+    heard.set_value();
+  });
+  {
+    Client client(server->port());
+    client.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n" + std::string(100'000, 'G'));
+    client.EndSending();
+    EXPECT_EQ(heard.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  }
+}
+
+TEST(HttpServerTest, MoreThanIsReadAheadIsReadLater) {
+  const auto server = Start();
+  Client client(server->port());
+  std::string requests;
+  for (int i = 0; i < 600; ++i) requests += "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  client.Send(requests + Get("/last"));
+  EXPECT_THAT(client.ReadAll(), HasSubstr("GET /last "));
+}
+
+
 // The thread of the sockets is held up here, so that the write finds out first.
 TEST(HttpServerTest, AHandlerThatWritesHearsThatItsClientLeftBeforeTheWriteFails) {
   std::promise<void> listens;
