@@ -96,7 +96,7 @@ Result<server::ApiKeys> ReadKeys(const LoadedConfig& loaded, server::ApiKeys key
 
 std::chrono::milliseconds Seconds(int64_t seconds) { return std::chrono::seconds(seconds); }
 
-server::HttpServerOptions HttpOptionsOf(const ServerConfig& config) {
+server::HttpServerOptions HttpOptionsOf(const ServerConfig& config, server::Api& api) {
   return {.host = config.host,
           .port = static_cast<uint16_t>(config.port),
           .limits = {.header_timeout = Seconds(config.header_timeout),
@@ -105,8 +105,10 @@ server::HttpServerOptions HttpOptionsOf(const ServerConfig& config) {
                      .write_timeout = Seconds(config.write_timeout),
                      .connections = static_cast<size_t>(config.max_connections),
                      .header_bytes = static_cast<uint32_t>(config.max_header_bytes),
-                     .body_bytes = static_cast<uint64_t>(config.max_body_bytes)},
-          .allowed = {.hosts = config.allowed_hosts, .origins = config.allowed_origins}};
+                     .body_bytes = static_cast<uint64_t>(config.max_body_bytes),
+                     .all_body_bytes = static_cast<uint64_t>(config.max_body_memory_mib) << 20},
+          .allowed = {.hosts = config.allowed_hosts, .origins = config.allowed_origins},
+          .wants_body = [&api](const server::HttpRequest& head) { return api.WantsBody(head); }};
 }
 
 server::ApiOptions ApiOptionsOf(const ServerConfig& config, Console& console) {
@@ -182,7 +184,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   }
   server::Api api(std::move(served), std::exchange(engine, nullptr), std::move(api_options), keys);
   RL_ASSIGN_OR_RETURN(const auto http,
-                      server::HttpServer::Start(HttpOptionsOf(config),
+                      server::HttpServer::Start(HttpOptionsOf(config, api),
                                                 [&](server::Exchange& one) { api.Handle(one); }));
   listener = http.get();
   console.WriteError(fmt::format("listening on http://{}:{} ({}{} on {}, {} slots of {} tokens)\n",

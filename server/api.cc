@@ -18,7 +18,7 @@
 namespace rullama::server {
 namespace {
 
-// The time that a wrong key costs.
+// The time that a wrong key costs, one after another.
 constexpr std::chrono::milliseconds kKeyDelay{100};
 constexpr size_t kMaxAgentBytes = 64;
 constexpr size_t kMaxAskedFields = 50;
@@ -136,21 +136,41 @@ void Api::ReplaceKeys(ApiKeys keys) {
   keys_ = std::move(replacement);
 }
 
-bool Api::CheckKey(Call& call) {
+std::optional<KeyOwner> Api::OwnerOf(const HttpRequest& request) {
   std::shared_ptr<const ApiKeys> keys;
   {
     const std::lock_guard lock(keys_mutex_);
     keys = keys_;
   }
-  if (keys->empty()) return true;
-  const auto owner = keys->Find(GivenKey(call.request()));
-  if (owner) {
+  if (keys->empty()) return KeyOwner{.client = 0, .name = "-"};
+  return keys->Find(GivenKey(request));
+}
+
+bool Api::WantsBody(const HttpRequest& head) {
+  if (head.method == "OPTIONS" && !head.foreign_origin.empty()) return false;
+  const FoundRoute found = FindRoute(head.method, head.path, options_);
+  if (found.route == nullptr) return false;
+  if (found.route->needs_key && !OwnerOf(head)) return false;
+  return IsJsonType(head.content_type);
+}
+
+void Api::DelayWrongKey() {
+  Clock::time_point turn;
+  {
+    const std::lock_guard lock(keys_mutex_);
+    turn = last_wrong_key_ = std::max(last_wrong_key_, Clock::now()) + kKeyDelay;
+  }
+  std::this_thread::sleep_until(turn);
+}
+
+bool Api::CheckKey(Call& call) {
+  if (const auto owner = OwnerOf(call.request())) {
     call.set_client(owner->client);
     call.record().client = owner->name;
     return true;
   }
   metrics_.Add(Counter::kAuthFailures);
-  std::this_thread::sleep_for(kKeyDelay);
+  DelayWrongKey();
   ApiError error = MakeApiError(
       "invalid_api_key",
       "the request has no key that this server knows; send 'Authorization: Bearer KEY'");

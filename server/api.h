@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "server/api_keys.h"
 #include "server/call.h"
 #include "server/exchange.h"
@@ -28,6 +29,9 @@ class Api {
 
   // Answers one request.
   void Handle(Exchange& exchange);
+  // Whether the answer to a request with this head depends on its body: its key is right, and there
+  // is such an endpoint. Does not block.
+  [[nodiscard]] bool WantsBody(const HttpRequest& head);
 
   // From then on /health says so, requests for answers are refused, and those that wait for a slot
   // are ended: 503 shutting_down.
@@ -44,14 +48,19 @@ class Api {
  private:
   void Answer(Call& call);
   void AnswerPreflight(Call& call);
+  // The owner of the key of a request, or nothing for a wrong one; without keys anybody.
+  std::optional<KeyOwner> OwnerOf(const HttpRequest& request);
   // Whether the call may go on; else it has been answered.
   bool CheckKey(Call& call);
+  // Waits until it is the turn of one more wrong key to be answered.
+  void DelayWrongKey();
   void Log(Call& call);
   void LogPrompt(Call& call);
 
   ApiOptions options_;
-  std::mutex keys_mutex_;  // guards keys_
+  std::mutex keys_mutex_;  // guards both that follow
   std::shared_ptr<const ApiKeys> keys_;
+  Clock::time_point last_wrong_key_;  // when the last one of those that wait is answered
   Metrics metrics_;
   Models models_;
   RunningRequests running_;

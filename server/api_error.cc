@@ -17,7 +17,7 @@ struct CodeRow {
 constexpr std::string_view kInvalid = "invalid_request_error";
 constexpr std::string_view kUnavailable = "unavailable_error";
 
-constexpr std::array<CodeRow, 42> kCodes = {{
+constexpr std::array<CodeRow, 43> kCodes = {{
     {"json.syntax", 400, kInvalid},
     {"json.depth", 400, kInvalid},
     {"json.size", 400, kInvalid},
@@ -59,6 +59,7 @@ constexpr std::array<CodeRow, 42> kCodes = {{
     {"device_lost", 503, kUnavailable},
     {"out_of_memory", 503, kUnavailable},
     {"too_many_connections", 503, kUnavailable},
+    {"too_many_bodies", 503, kUnavailable},
     {"version_not_supported", 505, kInvalid},
 }};
 

@@ -211,6 +211,7 @@ void Connection::WaitForRequest() {
     if (extensions.size() > limit) failure = http::error::bad_chunk_extension;
   };
   parser_->on_chunk_header(on_chunk_);
+  skips_body_ = false;
   if (buffer_.size() > 0) return ReadHead();
   idle_ = true;
   StartTimer(context_->limits.idle_timeout);
@@ -242,7 +243,15 @@ void Connection::TakeHead() {
   path_ = *std::move(path);
   const auto checked = CheckHead(head, context_->limits, context_->allowed);
   if (!checked) return Refuse(checked.error());
+  if (parser_->is_done()) return HandleRequest();
+  skips_body_ = context_->wants_body && !context_->wants_body(TakeRequest());
+  if (skips_body_) return HandleRequest();
+  body_share_ = std::make_shared<BodyMemory::Share>(context_->body_memory);
   if (!boost::beast::iequals(head[http::field::expect], "100-continue")) return ReadBody();
+  Continue();
+}
+
+void Connection::Continue() {
   out_ = "HTTP/1.1 100 Continue\r\n\r\n";
   asio::async_write(socket_, asio::buffer(out_),
                     [self = shared_from_this()](const ErrorCode& failure, size_t) {
@@ -252,13 +261,30 @@ void Connection::TakeHead() {
 }
 
 void Connection::ReadBody() {
+  parser_->eager(true);
   StartTimer(context_->limits.body_timeout);
-  http::async_read(socket_, buffer_, *parser_,
-                   [self = shared_from_this()](const ErrorCode& failure, size_t) {
-                     self->read_deadline_.Stop();
-                     if (failure) return self->AnswerReadError(failure);
-                     self->HandleRequest();
-                   });
+  ReadMoreBody();
+}
+
+void Connection::ReadMoreBody() {
+  if (!body_share_->Grow(parser_->get().body().size())) {
+    read_deadline_.Stop();
+    return Refuse(MakeApiError(
+        "too_many_bodies",
+        fmt::format("the bodies of the requests that are being read and answered have {} bytes, "
+                    "the limit (server.max_body_memory_mib); try again later",
+                    context_->body_memory->limit())));
+  }
+  if (parser_->is_done()) {
+    read_deadline_.Stop();
+    return HandleRequest();
+  }
+  http::async_read_some(socket_, buffer_, *parser_,
+                        [self = shared_from_this()](const ErrorCode& failure, size_t) {
+                          if (!failure) return self->ReadMoreBody();
+                          self->read_deadline_.Stop();
+                          self->AnswerReadError(failure);
+                        });
 }
 
 void Connection::AnswerReadError(const ErrorCode& failure) {
@@ -278,11 +304,17 @@ void Connection::Refuse(const ApiError& error) {
                     [self = shared_from_this()](const ErrorCode& failure, size_t) {
                       self->read_deadline_.Stop();
                       if (failure) return self->Close();
-                      ErrorCode ignored;
-                      self->socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-                      self->StartTimer(kDropTime);
-                      self->DropInput();
+                      self->CloseGently();
                     });
+}
+
+void Connection::CloseGently() {
+  body_share_.reset();
+  parser_.reset();  // with the body
+  ErrorCode ignored;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  StartTimer(kDropTime);
+  DropInput();
 }
 
 void Connection::DropInput() {
@@ -298,8 +330,8 @@ void Connection::DropInput() {
                           });
 }
 
-void Connection::HandleRequest() {
-  auto message = parser_->release();
+HttpRequest Connection::TakeRequest() {
+  auto& message = parser_->get();
   const auto method = message.method_string();
   const auto field = [&message](std::string_view name) {
     const auto value = message[boost::beast::string_view(name.data(), name.size())];
@@ -318,15 +350,20 @@ void Connection::HandleRequest() {
                       .asked_method = field("Access-Control-Request-Method"),
                       .asked_fields = field("Access-Control-Request-Headers")};
   if (!IsRequestId(request.request_id)) request.request_id = MakeRequestId();
-  const bool keep_open = message.keep_alive();
-  const unsigned version = message.version();
+  return request;
+}
+
+void Connection::HandleRequest() {
+  const bool keep_open = parser_->get().keep_alive() && !skips_body_;
+  const unsigned version = parser_->get().version();
   // The exchange is made on the handler's thread, whose end makes the connection go on.
-  const auto started = context_->start_handler(
-      [self = shared_from_this(), request = std::move(request), keep_open, version]() mutable {
+  const auto started =
+      context_->start_handler([self = shared_from_this(), request = TakeRequest(),
+                               share = std::move(body_share_), keep_open, version]() mutable {
         HandledRequest(self, std::move(request), version, keep_open).Handle();
       });
   if (!started) return Refuse(started.error());
-  Watch();
+  if (!skips_body_) Watch();
 }
 
 void Connection::Watch() {
@@ -377,6 +414,7 @@ void Connection::FinishRequest(bool keep_open) {
   answered_ = true;
   watch_deadline_.Stop();
   if (!keep_open) closing_ = true;
+  if (skips_body_ && socket_.is_open()) return CloseGently();
   if (!watching_) return WaitForRequest();
   ErrorCode ignored;
   socket_.cancel(ignored);

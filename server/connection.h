@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "server/api_error.h"
+#include "server/body_memory.h"
 #include "server/deadline.h"
 #include "server/exchange.h"
 #include "server/head_check.h"
@@ -27,6 +28,8 @@ namespace rullama::server {
 struct ConnectionContext {
   HttpLimits limits;
   AllowedNames allowed;
+  std::function<bool(const HttpRequest&)> wants_body;  // as in HttpServerOptions
+  std::shared_ptr<BodyMemory> body_memory;
   std::function<void(Exchange&)> handler;
   std::function<ApiResult<void>(std::function<void()>)> start_handler;
 };
@@ -66,13 +69,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void WaitForRequest();
   void ReadHead();
   void TakeHead();
+  void Continue();
   void ReadBody();
+  void ReadMoreBody();
+  // The request that has been read, with as much of its body as there is.
+  HttpRequest TakeRequest();
   void HandleRequest();
   void FinishRequest(bool keep_open);
   // Reads on while a request is answered, to notice that the client leaves.
   void Watch();
   // The same once there is no room for more of what the client sends: looks for a close only.
   void WatchForClose();
+  // Closes the sending side, then the rest once the client has read.
+  void CloseGently();
   void NoticeLeave();
   // Tells the handler that its client has left, once. It may be called on any thread, by a caller
   // that holds `mutex_`.
@@ -91,6 +100,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Parser> parser_;
   // Refuses extensions of chunks that are too long.
   std::function<void(uint64_t, boost::beast::string_view, ErrorCode&)> on_chunk_;
+  std::shared_ptr<BodyMemory::Share> body_share_;  // of the request that is being read
+  bool skips_body_ = false;                        // which is not wanted
   std::string path_;
   std::string out_;  // being written
   size_t dropped_ = 0;

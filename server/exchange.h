@@ -11,9 +11,9 @@
 namespace rullama::server {
 
 struct HttpRequest {
-  std::string method;  // "POST"
-  std::string path;    // decoded once, without the query and a last slash: "/v1/models"
-  std::string body;
+  std::string method;      // "POST"
+  std::string path;        // decoded once, without the query and a last slash: "/v1/models"
+  std::string body;        // empty if it is not wanted (HttpServerOptions::wants_body)
   std::string request_id;  // of X-Request-Id, or made
   // The values of these fields; empty if they did not come.
   std::string authorization;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -169,6 +170,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& o
   impl->context = std::make_shared<ConnectionContext>();
   impl->context->limits = options.limits;
   impl->context->allowed = options.allowed;
+  impl->context->wants_body = options.wants_body;
+  impl->context->body_memory = std::make_shared<BodyMemory>(
+      std::max(options.limits.all_body_bytes, options.limits.body_bytes));
   impl->context->handler = std::move(handler);
   impl->context->start_handler = [impl = impl.get()](std::function<void()> work) {
     return impl->StartHandler(std::move(work));

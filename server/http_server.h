@@ -19,6 +19,10 @@ struct HttpServerOptions {
   uint16_t port = 0;  // 0: any free one
   HttpLimits limits = {};
   AllowedNames allowed = {};
+  // Whether the body of a request with this head is to be read. If not, the request is answered
+  // without it, and its connection closed. Called on the thread of the sockets; must not block.
+  // Empty: all bodies are read.
+  std::function<bool(const HttpRequest& head)> wants_body = {};
 };
 
 // Answers one request. Called on a thread of its own; what it throws closes the connection.

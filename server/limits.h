@@ -17,6 +17,7 @@ struct HttpLimits {
   size_t header_fields = 100;
   size_t target_bytes = 2'048;
   uint64_t body_bytes = 64ULL << 20;
+  uint64_t all_body_bytes = 256ULL << 20;  // of all requests together (body_memory.h)
   size_t chunk_extension_bytes = 256;      // of one chunk; nothing reads them
 };
 

@@ -250,6 +250,7 @@ struct ServerConfig {
   int64_t max_connections = 512;
   int64_t max_header_bytes = 16'384;
   int64_t max_body_bytes = int64_t{64} << 20;
+  int64_t max_body_memory_mib = 256;
   bool page = true;
   bool metrics = true;
   bool embeddings = true;

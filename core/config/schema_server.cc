@@ -64,6 +64,10 @@ BlockSpec ServerSchema() {
              IntegerCodec{1024, kMaxHeaderBytes}, "Bytes of the head of a request.")
       .Field("max_body_bytes", &ServerConfig::max_body_bytes, IntegerCodec{1024, kMaxBodyBytes},
              "Bytes of the body of a request.")
+      .Field("max_body_memory_mib", &ServerConfig::max_body_memory_mib,
+             IntegerCodec{1, kMaxCacheMib},
+             "Host memory, in MiB, for the bodies of all requests that are being read or answered, "
+             "of each body without its first 64 KiB; at least `max_body_bytes`.")
       .Field("prefix_cache_mib", &ServerConfig::prefix_cache_mib, IntegerCodec{0, kMaxCacheMib},
              "Host memory, in MiB, for snapshots of prompts that later requests may begin with; 0: "
              "none are kept.")

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -502,6 +505,50 @@ TEST_F(CanvasApiTest, AStreamShowsCanvasesIfAsked) {
   EXPECT_EQ(whole["choices"][0]["message"]["content"], text);
   EXPECT_THAT(Ask(server_->port(), kChat, body + R"(, "stream": true})"),
               Not(HasSubstr("draft\"")));
+}
+
+// A key is looked at before the body, and wrong ones are answered one after another.
+TEST(KeysTest, WrongOnesAreRefusedByTheHead) {
+  ApiKeys keys;
+  ASSERT_TRUE(keys.AddLines("ann:sk-12345678", "keys"));
+  std::vector<ServedModel> models;
+  const auto open = [] {
+    return Engine::Open({.model = kModel,
+                         .backend = "cpu",
+                         .settings = {{"backend.options.threads", "1"}},
+                         .plugin_paths = {kPlugins}});
+  };
+  models.push_back({.id = "tiny", .time = 1, .load = open});
+  Api api(std::move(models), Must(open()), {.version = "1"}, keys);
+  const auto server = Must(HttpServer::Start(
+      {.wants_body = [&api](const HttpRequest& head) { return api.WantsBody(head); }},
+      [&api](Exchange& exchange) { api.Handle(exchange); }));
+  const auto head = [](const std::string& path, const std::string& fields) {
+    return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n" +
+           fields + "\r\n";
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<Client>(server->port()));
+    clients.back()->Send(
+        head(kChat, "Authorization: Bearer sk-wrong-" + std::to_string(i) + "\r\n"));
+  }
+  for (const auto& client : clients) {
+    const std::string answer = client->ReadUntil("\r\n\r\n");
+    EXPECT_EQ(StatusOf(answer), 401) << answer;
+    EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+  }
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(400));
+  for (const auto& [path, fields, status] :
+       {std::tuple(std::string("/nowhere"), std::string(), 404),
+        std::tuple(std::string("/health"), std::string(), 405),
+        std::tuple(std::string(kChat), kKey + std::string("Content-Type: image/png\r\n"), 415)}) {
+    Client client(server->port());
+    client.Send(head(path, fields));
+    EXPECT_EQ(StatusOf(client.ReadUntil("\r\n\r\n")), status) << path;
+  }
+  EXPECT_EQ(StatusOf(Ask(server->port(), "/tokenize", R"({"content": "a"})", kKey)), 200);
 }
 
 TEST_F(ApiTest, TextsThatFitIntoNoContextAreRefusedAtOnce) {

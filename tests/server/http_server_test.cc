@@ -7,6 +7,7 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <new>
 #include <optional>
@@ -33,10 +34,12 @@ void Echo(Exchange& exchange) {
                  .fields = {}});
 }
 
-std::unique_ptr<HttpServer> Start(HttpHandler handler = Echo, HttpLimits limits = {}) {
+std::unique_ptr<HttpServer> Start(HttpHandler handler = Echo, HttpLimits limits = {},
+                                  std::function<bool(const HttpRequest&)> wants_body = {}) {
   return Must(HttpServer::Start(
       {.limits = limits,
-       .allowed = {.hosts = {"models.example"}, .origins = {"https://chat.example"}}},
+       .allowed = {.hosts = {"models.example"}, .origins = {"https://chat.example"}},
+       .wants_body = std::move(wants_body)},
       std::move(handler)));
 }
 
@@ -238,6 +241,52 @@ TEST(HttpServerTest, MoreThanIsReadAheadIsReadLater) {
   EXPECT_THAT(client.ReadAll(), HasSubstr("GET /last "));
 }
 
+TEST(HttpServerTest, ABodyThatIsNotWantedIsNotRead) {
+  const auto server =
+      Start(Echo, {}, [](const HttpRequest& head) { return head.path != "/unwanted"; });
+  for (const char* length : {"Content-Length: 60000000", "Transfer-Encoding: chunked"}) {
+    Client client(server->port());
+    client.Send("POST /unwanted HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n" +
+                std::string(length) + "\r\n\r\n");
+    const std::string answer = client.ReadUntil("POST /unwanted ");
+    EXPECT_EQ(StatusOf(answer), 200) << "without the body, and without 100: " << answer;
+    EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+    client.Send(std::string(100'000, 'x'));  // the answer is read in spite of it
+    EXPECT_EQ(client.ReadAll(), "");
+  }
+  EXPECT_THAT(Ask(server->port(), "/wanted", "body"), HasSubstr("POST /wanted body"));
+}
+
+TEST(HttpServerTest, BodiesOfAllRequestsTogetherHaveALimit) {
+  std::promise<void> go;
+  std::shared_future<void> gone = go.get_future().share();
+  std::promise<void> held;
+  HttpLimits limits;
+  limits.body_bytes = 1 << 20;
+  limits.all_body_bytes = 1 << 20;
+  const auto server = Start(
+      [&](Exchange& exchange) {
+        if (exchange.request().path == "/hold") {
+          held.set_value();
+          gone.wait();
+        }
+        exchange.Send({.status = 200, .body = {}, .fields = {}});
+      },
+      limits);
+  Client first(server->port());
+  first.Send(Post("/hold", std::string(600'000, 'x')));
+  held.get_future().wait();
+  const std::string second = std::string(600'000, 'x');
+  const std::string refused = Ask(server->port(), "/a", second);
+  EXPECT_EQ(StatusOf(refused), 503) << refused;
+  EXPECT_THAT(refused, HasSubstr("too_many_bodies"));
+  EXPECT_THAT(refused, HasSubstr("Retry-After: 1\r\n"));
+  EXPECT_EQ(StatusOf(Ask(server->port(), "/a", std::string(60'000, 'x'))), 200) << "a small one";
+  go.set_value();
+  EXPECT_EQ(StatusOf(first.ReadAll()), 200);
+  ASSERT_TRUE(server->WaitUntilIdle(std::chrono::seconds(60)));
+  EXPECT_EQ(StatusOf(Ask(server->port(), "/a", second)), 200);
+}
 
 // The thread of the sockets is held up here, so that the write finds out first.
 TEST(HttpServerTest, AHandlerThatWritesHearsThatItsClientLeftBeforeTheWriteFails) {

@@ -87,7 +87,8 @@ TEST_F(DataTest, ABaseModelLearnsTheEndOfEachAnswer) {
     return Must(ParseDataSet(line, "lines", *model, *tokenizer, options)).examples.at(0);
   };
   const auto prompt_of = [&](const char* messages) {
-    return Must(model->EncodeChat(*tokenizer, nlohmann::json::parse(messages), {}, false)).ids;
+    return Must(model->EncodeChat(*tokenizer, nlohmann::json::parse(messages), {}, false, SIZE_MAX))
+        .ids;
   };
 
   // Two forms of one line: the answer goes on where the prompt of `run` ends, and then ends.
