@@ -1,12 +1,16 @@
 // rullama serve: answers programs over HTTP until it is told to end.
 #include <malloc.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -139,6 +143,39 @@ Status CheckAccess(const ServeFlags& flags, const ServerConfig& config, bool has
   return OkStatus();
 }
 
+// Descriptors beside those of connections: these are open, and some for files to come.
+int64_t OwnDescriptors() {
+  constexpr int64_t kToCome = 32;
+  int64_t open = 0;
+  std::error_code failure;
+  for (auto entry = std::filesystem::directory_iterator("/proc/self/fd", failure);
+       !failure && entry != std::filesystem::directory_iterator(); entry.increment(failure)) {
+    ++open;
+  }
+  return open + kToCome;
+}
+
+// As many of the connections that are asked for as the system lets the program have, whose limit is
+// raised as far as it may be. Without that the system, not the server, would keep clients waiting.
+size_t FitConnections(const server::HttpLimits& limits, Console& console) {
+  const int64_t beside = OwnDescriptors() + static_cast<int64_t>(limits.refused_connections);
+  const auto asked = static_cast<int64_t>(limits.connections);
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return limits.connections;
+  const auto needed = static_cast<rlim_t>(asked + beside);
+  if (files.rlim_cur >= needed) return limits.connections;
+  rlimit raised = files;
+  raised.rlim_cur = std::min(needed, files.rlim_max);
+  if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) files = raised;
+  if (files.rlim_cur >= needed) return limits.connections;
+  const int64_t fits = std::max<int64_t>(static_cast<int64_t>(files.rlim_cur) - beside, 1);
+  console.Warn(fmt::format(
+      "the system allows {} open files, of which {} are left for connections: fewer than the {} of "
+      "server.max_connections, of which as many are taken; raise the limit (ulimit -n {})",
+      files.rlim_cur, fits, asked, needed));
+  return static_cast<size_t>(fits);
+}
+
 // Null if prompts are not to be logged.
 Result<std::unique_ptr<PromptLog>> OpenPromptLog(const ServeFlags& flags, Console& console) {
   if (flags.log_prompts.empty()) return nullptr;
@@ -183,9 +220,11 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
     };
   }
   server::Api api(std::move(served), std::exchange(engine, nullptr), std::move(api_options), keys);
-  RL_ASSIGN_OR_RETURN(const auto http,
-                      server::HttpServer::Start(HttpOptionsOf(config, api),
-                                                [&](server::Exchange& one) { api.Handle(one); }));
+  server::HttpServerOptions http_options = HttpOptionsOf(config, api);
+  http_options.limits.connections = FitConnections(http_options.limits, console);
+  RL_ASSIGN_OR_RETURN(
+      const auto http,
+      server::HttpServer::Start(http_options, [&](server::Exchange& one) { api.Handle(one); }));
   listener = http.get();
   console.WriteError(fmt::format("listening on http://{}:{} ({}{} on {}, {} slots of {} tokens)\n",
                                  config.host, http->port(), models.front().id,

@@ -214,6 +214,7 @@ void Connection::WaitForRequest() {
   skips_body_ = false;
   if (buffer_.size() > 0) return ReadHead();
   idle_ = true;
+  idle_since_ = Clock::now();
   StartTimer(context_->limits.idle_timeout);
   socket_.async_read_some(buffer_.prepare(kReadBytes),
                           [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/clock.h"
 #include "server/api_error.h"
 #include "server/body_memory.h"
 #include "server/deadline.h"
@@ -41,8 +42,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(boost::asio::ip::tcp::socket socket, std::shared_ptr<const ConnectionContext> context);
 
   void Start() { WaitForRequest(); }
-  // Answers with the error and closes.
-  void Refuse(const ApiError& error);
+  // In place of Start(): answers with the error and closes.
+  void RefuseAtOnce(const ApiError& error) {
+    refused_ = true;
+    Refuse(error);
+  }
+  [[nodiscard]] bool refused() const { return refused_; }
+  // Since when the connection has waited for the first byte of a request; nothing if it does not.
+  [[nodiscard]] std::optional<Clock::time_point> idle_since() const {
+    return idle_ ? std::optional(idle_since_) : std::nullopt;
+  }
   // Closes once the request that is being answered is over.
   void CloseWhenIdle();
   // Closes at once; a request that is being answered is told that its client has left.
@@ -59,6 +68,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using ErrorCode = boost::system::error_code;
 
+  // Answers with the error and closes.
+  void Refuse(const ApiError& error);
   void Close();
   // Ends the connection without memory, on any thread: reads and writes fail from then on.
   void Abandon();
@@ -106,7 +117,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string out_;  // being written
   size_t dropped_ = 0;
   bool timed_out_ = false;
-  bool idle_ = false;      // waits for the first byte of a request
+  bool refused_ = false;
+  bool idle_ = false;  // waits for the first byte of a request
+  Clock::time_point idle_since_;
   bool watching_ = false;  // the read of Watch() is outstanding
   bool answered_ = false;  // and the request is over
   bool closing_ = false;

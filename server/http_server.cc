@@ -12,10 +12,12 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/printable.h"
 #include "server/connection.h"
 
@@ -34,6 +36,8 @@ struct HttpServer::Impl {
 
   void Accept();
   void Admit(tcp::socket socket);
+  // Closes the connection that has waited longest for a request, if any has waited long enough.
+  bool CloseIdleOne(std::span<const std::shared_ptr<Connection>> open_ones) const;
   ApiResult<void> StartHandler(std::function<void()> work);
   void EndHandler();
   void RunSockets();
@@ -90,13 +94,33 @@ void HttpServer::Impl::Accept() {
 void HttpServer::Impl::Admit(tcp::socket socket) {
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  const size_t others = OpenConnections().size();
+  const auto others = OpenConnections();
+  const auto refused = static_cast<size_t>(
+      std::ranges::count_if(others, [](const auto& one) { return one->refused(); }));
+  const HttpLimits& limits = context->limits;
+  const bool full = others.size() - refused >= limits.connections && !CloseIdleOne(others);
+  if (full && refused >= limits.refused_connections) return;  // which closes the socket
   auto connection = std::make_shared<Connection>(std::move(socket), context);
   connections.push_back(connection);
-  if (others < context->limits.connections) return connection->Start();
-  connection->Refuse(
-      MakeApiError("too_many_connections",
-                   fmt::format("the server has {} connections, its limit; close some", others)));
+  if (!full) return connection->Start();
+  connection->RefuseAtOnce(MakeApiError(
+      "too_many_connections",
+      fmt::format("the server has {} connections, its limit (server.max_connections); close some",
+                  limits.connections)));
+}
+
+bool HttpServer::Impl::CloseIdleOne(std::span<const std::shared_ptr<Connection>> open_ones) const {
+  Connection* longest = nullptr;
+  Clock::time_point since = Clock::now() - context->limits.idle_reuse;
+  for (const auto& one : open_ones) {
+    const auto idle_since = one->idle_since();
+    if (!idle_since || *idle_since > since) continue;
+    longest = one.get();
+    since = *idle_since;
+  }
+  if (longest == nullptr) return false;
+  longest->CloseWhenIdle();
+  return true;
 }
 
 ApiResult<void> HttpServer::Impl::StartHandler(std::function<void()> work) {

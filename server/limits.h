@@ -13,6 +13,10 @@ struct HttpLimits {
   std::chrono::milliseconds idle_timeout{75'000};    // between requests
   std::chrono::milliseconds write_timeout{60'000};   // of one write
   size_t connections = 512;
+  // Beyond those: connections that are told so at the same time. Further ones are closed at once.
+  size_t refused_connections = 16;
+  // A connection that has waited for a request this long gives its place to a new one.
+  std::chrono::milliseconds idle_reuse{1'000};
   uint32_t header_bytes = 16'384;
   size_t header_fields = 100;
   size_t target_bytes = 2'048;

@@ -369,6 +369,39 @@ TEST(HttpServerTest, ConnectionsBeyondTheLimitAreTold) {
   EXPECT_EQ(StatusOf(second.ReadAll()), 503);
 }
 
+TEST(HttpServerTest, AConnectionThatWaitsForARequestGivesItsPlaceToANewOne) {
+  HttpLimits limits;
+  limits.connections = 2;
+  limits.idle_reuse = std::chrono::milliseconds(0);
+  const auto server = Start(Echo, limits);
+  Client first(server->port());
+  first.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  first.ReadUntil("GET /a ");
+  Client second(server->port());
+  second.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  second.ReadUntil("GET /a ");
+  Client third(server->port());
+  third.Send(Get("/a"));
+  EXPECT_EQ(StatusOf(third.ReadAll()), 200);
+  EXPECT_EQ(first.ReadAll(), "") << "it has waited longest";
+  second.Send(Get("/a"));
+  EXPECT_EQ(StatusOf(second.ReadAll()), 200);
+}
+
+TEST(HttpServerTest, OnlySoManyConnectionsAreToldOfTheLimit) {
+  HttpLimits limits;
+  limits.connections = 1;
+  limits.refused_connections = 1;
+  const auto server = Start(Echo, limits);
+  Client first(server->port());
+  first.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  first.ReadUntil("GET /a ");
+  Client second(server->port());  // stays open until it is closed or has been told for a while
+  EXPECT_THAT(second.ReadUntil("too_many_connections"), StartsWith("HTTP/1.1 503"));
+  Client third(server->port());
+  EXPECT_EQ(third.ReadAll(), "");
+}
+
 // While it lives, the system refuses every new thread of the process: its stack fits nowhere.
 class NoThreads {
  public:
