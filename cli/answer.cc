@@ -152,6 +152,9 @@ Result<Answer> GenerateAnswer(Engine& engine, const Request& request, const Answ
     console.Warn(fmt::format("keywords of the schema or of tools that have no effect: {}",
                              fmt::join(ignored, ", ")));
   }
+  if (const auto& left = generation->completion().unenforced_keywords; !left.empty()) {
+    console.Warn(fmt::format("calls are not held to {}", fmt::join(left, ", ")));
+  }
   const auto& media = generation->completion().media;
   if (view.on_media && !media.empty()) view.on_media(media);
   return AnswerReader(engine.info(), view, console).Read(*generation);

@@ -100,6 +100,7 @@ Result<AnswerConstraint> AnswerConstraints::Make(const Request& request, bool th
     constraint.matcher.emplace(form.masks);
     constraint.ends_when_valid = forced;
     constraint.ignored = form.ignored;
+    constraint.unenforced = form.unenforced;
   };
   {
     const std::lock_guard lock(mutex_);
@@ -143,7 +144,8 @@ Result<AnswerConstraints::Form> AnswerConstraints::Compile(const Request& reques
   RL_ASSIGN_OR_RETURN(AnswerGrammar grammar, model_.model->MakeAnswerGrammar(form));
   return Form{.key = {},
               .masks = std::make_shared<constraint::MaskTable>(std::move(grammar.grammar), Trie()),
-              .ignored = std::move(grammar.ignored)};
+              .ignored = std::move(grammar.ignored),
+              .unenforced = std::move(grammar.unenforced)};
 }
 
 std::shared_ptr<const constraint::TokenTrie> AnswerConstraints::Trie() {

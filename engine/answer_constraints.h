@@ -27,7 +27,8 @@ struct AnswerConstraint {
   std::optional<constraint::Matcher> matcher;  // none: the answer may be anything
   // Whether the answer is over once it is valid, so that reaching a limit there does not cut it.
   bool ends_when_valid = false;
-  std::vector<std::string> ignored;  // keywords of the schemas that were skipped
+  std::vector<std::string> ignored;     // keywords of the schemas that were skipped
+  std::vector<std::string> unenforced;  // places in the tools that calls are not held to
 };
 
 class AnswerConstraints {
@@ -50,6 +51,7 @@ class AnswerConstraints {
     std::string key;
     std::shared_ptr<constraint::MaskTable> masks;
     std::vector<std::string> ignored;
+    std::vector<std::string> unenforced;
   };
 
   Result<Form> Compile(const Request& request, bool thinking, bool opens_thought);

@@ -335,6 +335,7 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
       generation->completion.media.push_back(FactsOf(*medium));
     }
     generation->completion.ignored_keywords = job.constraint.ignored;
+    generation->completion.unenforced_keywords = job.constraint.unenforced;
     generation->completion.seed = static_cast<int64_t>(job.sampling.seed);
     answers.push_back(Generation(std::move(generation)));
     (first ? first->choices.emplace_back() : first) = std::move(prepared.job);

@@ -16,7 +16,8 @@ struct AnswerRequest {
   int64_t n = 1;  // answers to each prompt
   bool stream = false;
   bool include_usage = false;
-  bool include_drafts = false;       // of canvases, in a stream
+  bool include_drafts = false;  // of canvases, in a stream
+  bool flat_tools = false;      // the body has the members of a tool's function beside its type
   std::vector<std::string> ignored;  // members that mean nothing here, to be named in the answer
 
   [[nodiscard]] int64_t answers() const { return n * std::ssize(prompts); }

@@ -47,6 +47,13 @@ void NoteCancel(const Services& services, Call& call, CancelCause cause) {
   services.metrics.Add(Counter::kCancelled, 1, fmt::format("reason=\"{}\"", NameOf(cause)));
 }
 
+// "tools[0].function.parameters" -> "tools[0].parameters".
+std::string WithoutFunction(std::string place) {
+  constexpr std::string_view kFunction = ".function";
+  const size_t at = place.find(kFunction);
+  return at == std::string::npos ? place : place.erase(at, kFunction.size());
+}
+
 // The answers to one request while they are written. Each is read by a thread of its own.
 class AnswerRun {
  public:
@@ -117,8 +124,12 @@ ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
     prompt.media = {};
   }
   choices_.resize(generations_.size());
-  for (const std::string& keyword : generations_.front().completion().ignored_keywords) {
+  const Completion& first = generations_.front().completion();
+  for (const std::string& keyword : first.ignored_keywords) {
     ignored_.push_back("schema." + keyword);
+  }
+  for (const std::string& place : first.unenforced_keywords) {
+    ignored_.push_back(request_.flat_tools ? WithoutFunction(place) : place);
   }
   return {};
 }

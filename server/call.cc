@@ -7,7 +7,17 @@ namespace rullama::server {
 namespace {
 
 constexpr size_t kMaxIgnoredNames = 20;
-constexpr size_t kMaxIgnoredNameBytes = 64;
+constexpr size_t kMaxIgnoredNameBytes = 160;
+
+// What does not fit is left out of the middle: a name begins with the member of the body and ends
+// with the keyword.
+std::string Shortened(const std::string& name) {
+  if (name.size() <= kMaxIgnoredNameBytes) return name;
+  constexpr std::string_view kGap = "...";
+  constexpr size_t kHead = kMaxIgnoredNameBytes / 2 - kGap.size();
+  constexpr size_t kTail = kMaxIgnoredNameBytes - kHead - kGap.size();
+  return name.substr(0, kHead) + std::string(kGap) + name.substr(name.size() - kTail);
+}
 
 }  // namespace
 
@@ -15,11 +25,12 @@ std::vector<HeaderField> IgnoredFields(const std::vector<std::string>& names) {
   if (names.empty()) return {};
   std::string list;
   for (size_t i = 0; i < std::min(names.size(), kMaxIgnoredNames); ++i) {
-    std::string name = names[i].substr(0, kMaxIgnoredNameBytes);
+    std::string name = Shortened(names[i]);
     std::replace_if(
         name.begin(), name.end(), [](char c) { return c <= ' ' || c > '~' || c == ','; }, '?');
     list += (i == 0 ? "" : ", ") + name;
   }
+  if (names.size() > kMaxIgnoredNames) list += ", ...";
   return {{"X-Rullama-Ignored", list}};
 }
 

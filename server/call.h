@@ -59,7 +59,8 @@ class Call {
   uint64_t client_ = 0;
 };
 
-// The field X-Rullama-Ignored with the names of members that mean nothing here, or no field.
+// The field X-Rullama-Ignored with the names of members that mean nothing here, at most 20 of them,
+// or no field.
 std::vector<HeaderField> IgnoredFields(const std::vector<std::string>& names);
 
 }  // namespace rullama::server

@@ -251,6 +251,7 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json& body, const BodyCon
   ReadReasoning(fields, out.answer, request);
   ReadLogprobs(fields, out.answer, request);
   const ToolFields tools = ReadTools(fields, /*flat=*/true);
+  out.answer.flat_tools = tools.flat;
   TextFormat format;
   const json text = TextMember(fields, context, out.answer, format);
   ApplyOutput(fields, context, tools, format, "text.format", request);

@@ -1,4 +1,5 @@
-// Schemas and patterns from arbitrary bytes. What is compiled must lead somewhere: from every state
+// Schemas and patterns from arbitrary bytes; a schema that is refused is read leniently. What is
+// compiled must lead somewhere: from every state
 // on the way of a walk that the input steers, the end is as near as the automaton says, the text is
 // JSON, and the mask is that of trying each token of a small vocabulary.
 #include <array>
@@ -42,7 +43,11 @@ void Require(bool condition, const char* what) {
 std::shared_ptr<const Grammar> Compile(std::string_view text) {
   const auto schema = rullama::constraint::ParseSchemaText(text, "schema");
   if (!schema) return nullptr;
-  return rullama::constraint::GrammarOf(*schema).value_or(nullptr);
+  const auto grammar = rullama::constraint::GrammarOf(*schema);
+  if (grammar) return *grammar;
+  return rullama::constraint::GrammarOf(*schema, {}, CompileDeadline(),
+                                        rullama::constraint::Strictness::kLenient)
+      .value_or(nullptr);
 }
 
 // Goes on by symbols that bring the end nearer.

@@ -35,17 +35,19 @@ SchemaCompiler::SchemaCompiler(GrammarBuilder& builder, const ValueSyntax& synta
                                const CompileDeadline& deadline)
     : builder_(builder), deadline_(deadline), texts_(builder, syntax, deadline) {}
 
-Result<RuleId> SchemaCompiler::Add(const Json& schema, const std::string& path) {
-  return AddDocument(schema, path, {});
+Result<RuleId> SchemaCompiler::Add(const Json& schema, const std::string& path,
+                                   Strictness strictness) {
+  return AddDocument(schema, path, strictness, {});
 }
 
-Result<RuleId> SchemaCompiler::AddObject(const Json& schema, const std::string& path) {
-  return AddDocument(schema, path, {{{&AnyObject(), path}}});
+Result<RuleId> SchemaCompiler::AddObject(const Json& schema, const std::string& path,
+                                         Strictness strictness) {
+  return AddDocument(schema, path, strictness, {{{&AnyObject(), path}}});
 }
 
 Result<RuleId> SchemaCompiler::AddDocument(const Json& schema, const std::string& path,
-                                           const Conjunction& others) {
-  SchemaReader reader(schema, path);
+                                           Strictness strictness, const Conjunction& others) {
+  SchemaReader reader(schema, path, strictness, deadline_);
   reader_ = &reader;
   Conjunction schemas = {{reader.root()}};
   schemas.insert(schemas.end(), others.begin(), others.end());
@@ -56,9 +58,14 @@ Result<RuleId> SchemaCompiler::AddDocument(const Json& schema, const std::string
     tasks_.pop_front();
     status = CheckLimits(task);
     if (status) status = Compile(task);
+    if (status) continue;
+    status = reader.LeaveOut(std::move(status).error(), task.schemas.front().place.path);
+    if (status) status = CompileTypes(task);
   }
+  tasks_.clear();
   reader_ = nullptr;
   ignored_.insert(reader.ignored().begin(), reader.ignored().end());
+  unenforced_.insert(reader.unenforced().begin(), reader.unenforced().end());
   RL_RETURN_IF_ERROR(std::move(status));
   added_.push_back({root, path});
   return root;
@@ -119,12 +126,33 @@ Status SchemaCompiler::Compile(const Task& task) {
   return CompileFlat(task, flat);
 }
 
+// What Compile() has added to the rule before it failed are whole values only.
+Status SchemaCompiler::CompileTypes(const Task& task) {
+  std::deque<SchemaNode> bare;
+  std::vector<const SchemaNode*> nodes;
+  for (const SchemaItem& item : task.schemas) {
+    RL_ASSIGN_OR_RETURN(const SchemaNode* node, reader_->Read(item.place));
+    nodes.push_back(&bare.emplace_back());
+    bare.back().path = node->path;
+    bare.back().types = node->types;
+  }
+  RL_ASSIGN_OR_RETURN(const FlatSchema flat, Merge(nodes, deadline_));
+  Task shallow;
+  shallow.rule = task.rule;
+  return CompileFlat(shallow, flat);
+}
+
 // The rule begins as each of its branches does, and ends as that ends.
 Status SchemaCompiler::CompileChoice(const Task& task, const SplitSchema& split) {
   const SchemaItem& choice = split.choices.front();
   RL_ASSIGN_OR_RETURN(const SchemaNode* node, reader_->Read(choice.place));
   const std::vector<SchemaPlace>& branches = BranchesOf(*node, choice.part);
-  if (choice.part == SchemaItem::Part::kOneOf) RL_RETURN_IF_ERROR(CheckApart(split, branches));
+  if (choice.part == SchemaItem::Part::kOneOf) {
+    Status apart = CheckApart(split, branches);
+    if (!apart) {
+      RL_RETURN_IF_ERROR(reader_->LeaveOut(std::move(apart).error(), choice.place.path + ".oneOf"));
+    }
+  }
   for (const SchemaPlace& branch : branches) {
     // A reference is followed here, so that references to one schema make one branch.
     SchemaPlace place = branch;
@@ -196,7 +224,6 @@ Status SchemaCompiler::AddValues(const FlatSchema& flat, StateId from, StateId t
   return OkStatus();
 }
 
-// Whether a value can be written at all.
 Status SchemaCompiler::CheckSpelling(const FlatSchema& flat, const Json& value) const {
   const ValueSyntax& syntax = texts_.syntax();
   if (!syntax.quote) return OkStatus();
@@ -208,15 +235,18 @@ Status SchemaCompiler::CheckSpelling(const FlatSchema& flat, const Json& value) 
   }
   if (!value.is_structured()) return OkStatus();
   for (const auto& [key, member] : value.items()) {
-    if (value.is_object() && !IsBareKey(key)) {
-      return MakeError(ErrorKind::kUsage, "schema.unsupported",
-                       "{}: the key '{}' cannot be written in a tool call; use letters, digits, "
-                       "_, . and -",
-                       flat.path, ShownName(key));
-    }
+    if (value.is_object()) RL_RETURN_IF_ERROR(CheckKey(flat, key));
     RL_RETURN_IF_ERROR(CheckSpelling(flat, member));
   }
   return OkStatus();
+}
+
+Status SchemaCompiler::CheckKey(const FlatSchema& flat, std::string_view key) const {
+  const ValueSyntax& syntax = texts_.syntax();
+  if (!syntax.quote || key.find(syntax.quote_text) == std::string_view::npos) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "schema.unsupported",
+                   "{}: the key '{}' contains {}, which ends a string of a tool call", flat.path,
+                   ShownName(key), syntax.quote_text);
 }
 
 void SchemaCompiler::AddWords(std::initializer_list<std::string_view> words, StateId from) {
@@ -326,14 +356,11 @@ Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from
   for (const std::string& name : flat.required) {
     if (names.insert(name).second) properties.emplace_back(name, others);
   }
-  if (texts_.syntax().quote) {
-    for (const auto& property : properties) {
-      if (IsBareKey(property.first)) continue;
-      return MakeError(ErrorKind::kUsage, "schema.unsupported",
-                       "{}: the key '{}' cannot be written in a tool call; use letters, digits, "
-                       "_, . and -",
-                       flat.path, ShownName(property.first));
-    }
+  for (const auto& property : properties) RL_RETURN_IF_ERROR(CheckKey(flat, property.first));
+  std::optional<RuleId> other_key;
+  if (open) {
+    const std::vector<std::string> known(names.begin(), names.end());
+    RL_ASSIGN_OR_RETURN(other_key, texts_.KeyBut(known));
   }
   const StateId end = builder_.AddState();  // in front of the brace
   builder_.AddEdge(end, '}', to);
@@ -365,22 +392,21 @@ Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from
     }
   }
   if (may_end) builder_.AddEpsilon(first, end);
-  if (!open) return OkStatus();
-  const std::vector<std::string> known(names.begin(), names.end());
+  if (!other_key) return OkStatus();
   const StateId named = builder_.AddState();
   const StateId last = key[properties.size()];
-  RL_ASSIGN_OR_RETURN(const RuleId other_key, texts_.KeyBut(known));
-  builder_.AddEpsilon(last, builder_.AddCall(other_key, named));
+  builder_.AddEpsilon(last, builder_.AddCall(*other_key, named));
   add_value(named, others, behind[properties.size()]);
   builder_.AddEpsilon(behind[properties.size()], end);
   return OkStatus();
 }
 
 Result<std::shared_ptr<const Grammar>> GrammarOf(const Json& schema, const ValueSyntax& syntax,
-                                                 const CompileDeadline& deadline) {
+                                                 const CompileDeadline& deadline,
+                                                 Strictness strictness) {
   GrammarBuilder builder;
   SchemaCompiler compiler(builder, syntax, deadline);
-  RL_ASSIGN_OR_RETURN(const RuleId root, compiler.Add(schema, "schema"));
+  RL_ASSIGN_OR_RETURN(const RuleId root, compiler.Add(schema, "schema", strictness));
   auto grammar = std::make_shared<const Grammar>(std::move(builder).Finish(root));
   RL_RETURN_IF_ERROR(compiler.Check(*grammar));
   return grammar;

@@ -31,16 +31,20 @@ class SchemaCompiler {
 
   // The rule of the values that are valid under a schema; `path` is how messages call it.
   // Errors (kUsage), which name the place: schema.invalid, schema.unsupported, schema.too_large.
-  Result<RuleId> Add(const Json& schema, const std::string& path);
+  // A lenient rule also takes values that are not valid, for the reasons that unenforced() names.
+  Result<RuleId> Add(const Json& schema, const std::string& path,
+                     Strictness strictness = Strictness::kStrict);
   // The same, of objects only.
-  Result<RuleId> AddObject(const Json& schema, const std::string& path);
+  Result<RuleId> AddObject(const Json& schema, const std::string& path,
+                           Strictness strictness = Strictness::kStrict);
 
   // Once the grammar is finished: error schema.invalid (kUsage) for a schema under which nothing is
   // valid, schema.too_large for one whose shortest text nests too deep.
   [[nodiscard]] Status Check(const Grammar& grammar) const;
 
-  // Keywords that no standard gives a meaning, which were skipped.
+  // As those of SchemaReader, of all documents.
   [[nodiscard]] const std::set<std::string>& ignored() const { return ignored_; }
+  [[nodiscard]] const std::set<std::string>& unenforced() const { return unenforced_; }
 
  private:
   struct Task {
@@ -54,15 +58,19 @@ class SchemaCompiler {
   };
 
   // The rule of what is valid under the root of a document and under `others`.
-  Result<RuleId> AddDocument(const Json& schema, const std::string& path,
+  Result<RuleId> AddDocument(const Json& schema, const std::string& path, Strictness strictness,
                              const Conjunction& others);
   RuleId RuleOf(const Conjunction& schemas, int depth);
   Status Compile(const Task& task);
+  // Makes the rule one of all values of the types that its schemas name.
+  Status CompileTypes(const Task& task);
   Status CompileChoice(const Task& task, const SplitSchema& split);
   Status CheckApart(const SplitSchema& split, const std::vector<SchemaPlace>& branches);
   Status CompileFlat(const Task& task, const FlatSchema& flat);
   Status AddValues(const FlatSchema& flat, StateId from, StateId to);
+  // Whether a value, or a key, can be written at all.
   Status CheckSpelling(const FlatSchema& flat, const Json& value) const;
+  Status CheckKey(const FlatSchema& flat, std::string_view key) const;
   void AddWords(std::initializer_list<std::string_view> words, StateId from);
   void AddNumber(const FlatSchema& flat, StateId from);
   Status AddString(const FlatSchema& flat, StateId from);
@@ -83,11 +91,13 @@ class SchemaCompiler {
   std::vector<Added> added_;
   size_t literal_states_ = 0;  // of texts that stand in the schema, which have limits of their own
   std::set<std::string> ignored_;
+  std::set<std::string> unenforced_;
 };
 
 // The grammar of the values that are valid under a schema. Errors of SchemaCompiler.
 Result<std::shared_ptr<const Grammar>> GrammarOf(
     const Json& schema, const ValueSyntax& syntax = {},
-    const CompileDeadline& deadline = CompileDeadline());
+    const CompileDeadline& deadline = CompileDeadline(),
+    Strictness strictness = Strictness::kStrict);
 
 }  // namespace rullama::constraint

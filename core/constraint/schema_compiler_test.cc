@@ -202,6 +202,21 @@ const std::vector<AcceptCase>& AcceptCases() {
        {R"({"a\"b\\":1,"ключ":2,"":3})"},
        {}},
       {"NullKeywordsAreNone", R"({"type":"null","uniqueItems":false})", {"null"}, {}},
+      {"Nullable",
+       R"({"type":"string","enum":["a",null],"nullable":true})",
+       {R"("a")", "null"},
+       {R"("b")"}},
+      // OpenAPI: it adds to `type`; without that, and beside an enum without null, it says nothing.
+      {"NullableWithoutType",
+       R"({"anyOf":[{"type":"integer"},{"enum":["a"],"type":"string","nullable":true}],)"
+       R"("nullable":true})",
+       {"1", R"("a")"},
+       {"null"}},
+      {"NamesAreStrings",
+       R"({"type":"object","propertyNames":{"type":"string","title":"t"},)"
+       R"("additionalProperties":{"type":"integer"}})",
+       {R"({"a":1})", "{}"},
+       {R"({"a":"b"})"}},
       {"ImpliedType", R"({"minimum":3,"maximum":5})", {"3", "4.5"}, {"2", "null", R"("x")"}},
       {"NeverInside",
        R"({"type":"object","properties":{"a":false,"b":{"type":"null"}}})",
@@ -286,7 +301,12 @@ std::vector<RefuseCase> RefuseCases() {
        "back-reference"},
       {"LookAhead", WithX(R"({"type":"string","pattern":"^(?=a)b$"})"), "schema.unsupported",
        "look-around"},
-      {"Nullable", WithX(R"({"nullable":true})"), "schema.unsupported", "x.nullable"},
+      {"NullableText", WithX(R"({"nullable":"yes"})"), "schema.invalid", "x.nullable"},
+      {"NamesOfAPattern", WithX(R"({"propertyNames":{"pattern":"^a"}})"), "schema.unsupported",
+       "x.propertyNames"},
+      {"TypeInCapitals", R"({"type":"STRING"})", "schema.invalid", "no type is called"},
+      {"BoundOfDraft4", R"({"minimum":0,"exclusiveMinimum":true})", "schema.invalid",
+       "schema.exclusiveMinimum"},
       {"OneOfOverlaps", R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", "schema.unsupported",
        "anyOf"},
       {"EnumOfListsBeside", R"({"enum":[[1]],"minItems":1})", "schema.unsupported", "beside"},
@@ -523,8 +543,27 @@ TEST(SchemaCompiler, SpellsNoMarkers) {
   }
 }
 
+// A key stands between markers where it would be read differently without.
+TEST(SchemaCompiler, WritesAnyKeyOfToolCalls) {
+  const auto grammar = CompileSchema(
+      R"({"type":"object","properties":{"$filter":{"const":1},"filter[id]":{"const":2},)"
+      R"("Due date":{"const":3},"größe":{"const":4},"xml:lang":{"const":5},"a,b":{"const":6},)"
+      R"(" ":{"const":7},"":{"const":8},"\"q":{"const":9},"o":{"const":{"{x}":1,"y z":2}}}})",
+      MarkedSyntax());
+  ASSERT_TRUE(grammar) << grammar.error().ToString();
+  Automaton automaton(*grammar);
+  EXPECT_TRUE(AcceptsText(automaton,
+                          R"({$filter:1,filter[id]:2,Due date:3,größe:4,<|"|>xml:lang<|"|>:5,)"
+                          R"(<|"|>a,b<|"|>:6,<|"|> <|"|>:7,<|"|><|"|>:8,<|"|>"q<|"|>:9,)"
+                          R"(o:{<|"|>{x}<|"|>:1,y z:2}})",
+                          /*marked=*/true));
+  EXPECT_FALSE(AcceptsText(automaton, R"({xml:lang:5})", /*marked=*/true));
+  EXPECT_FALSE(AcceptsText(automaton, R"({<|"|>$filter<|"|>:1})", /*marked=*/true));
+}
+
 TEST(SchemaCompiler, RefusesWhatToolCallsCannotWrite) {
-  const auto key = CompileSchema(R"({"type":"object","properties":{"a b":{}}})", MarkedSyntax());
+  const auto key =
+      CompileSchema(R"({"type":"object","properties":{"a<|\"|>b":{}}})", MarkedSyntax());
   ASSERT_FALSE(key);
   EXPECT_EQ(key.error().id, "schema.unsupported");
   const auto value = CompileSchema(R"({"enum":["<|\"|>"]})", MarkedSyntax());

@@ -6,6 +6,7 @@
 #include "core/base/checked_math.h"
 #include "core/base/printable.h"
 #include "core/constraint/formats.h"
+#include "core/constraint/pattern.h"
 
 namespace rullama::constraint {
 namespace {
@@ -42,13 +43,17 @@ constexpr auto kAnnotations = std::to_array<std::string_view>(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
      "$schema", "$id", "$comment", "$anchor", "$defs", "definitions"});
 
+std::string LowerCase(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return text;
+}
+
 // Keywords of the standards that one stack of states cannot check, or that are not supported yet.
 constexpr auto kUnsupported = std::to_array<std::string_view>({"not",
                                                                "if",
                                                                "then",
                                                                "else",
                                                                "patternProperties",
-                                                               "propertyNames",
                                                                "unevaluatedItems",
                                                                "unevaluatedProperties",
                                                                "dependentRequired",
@@ -85,8 +90,11 @@ class KeywordReader {
 
   Status Read(const Json& schema) {
     for (const auto& [name, value] : schema.items()) {
-      RL_RETURN_IF_ERROR(Keyword(name, value));
+      Status status = Keyword(name, value);
+      if (!status) RL_RETURN_IF_ERROR(reader_.LeaveOut(std::move(status).error(), PathOf(name)));
     }
+    // OpenAPI 3.0: one more value of the type beside it.
+    if (nullable_ && node_.types) *node_.types |= kNullType;
     return CheckRanges();
   }
 
@@ -100,15 +108,16 @@ class KeywordReader {
   static const Entry* EntryOf(std::string_view name);
 
   Status Keyword(const std::string& name, const Json& value) {
+    // Programs that write schemas from structs give members without a value as null.
+    if (reader_.lenient() && value.is_null() && name != "const") return OkStatus();
     if (const Entry* entry = EntryOf(name)) {
       node_.spoken_of |= entry->spoken_of;
       return (this->*entry->handler)(name, value);
     }
     if (Contains(kAnnotations, name)) return OkStatus();
-    if (name == "nullable" && value == false) return OkStatus();
     // A keyword without an effect may be left out.
     if (name == "uniqueItems" && value == false) return OkStatus();
-    if (Contains(kUnsupported, name) || name == "nullable") {
+    if (Contains(kUnsupported, name)) {
       return ErrorAt(PathOf(name), "schema.unsupported",
                      "the keyword is not supported; express it by others "
                      "(docs/constrained-output.md)");
@@ -136,7 +145,9 @@ class KeywordReader {
         return Invalid(name, "found {}, expected the name of a type", type.type_name());
       }
       const auto& text = type.get_ref<const std::string&>();
-      const auto found = std::ranges::find(kTypeNames, text, &TypeName::name);
+      // Google's dialect has the names in capitals.
+      const std::string known = reader_.lenient() ? LowerCase(text) : text;
+      const auto found = std::ranges::find(kTypeNames, known, &TypeName::name);
       if (found == kTypeNames.end()) {
         return Invalid(name,
                        "no type is called '{}'; expected null, boolean, integer, number, string, "
@@ -152,6 +163,13 @@ class KeywordReader {
       RL_RETURN_IF_ERROR(add(value));
     }
     node_.types = types;
+    return OkStatus();
+  }
+  Status Nullable(std::string_view name, const Json& value) {
+    if (!value.is_boolean()) {
+      return Invalid(name, "found {}, expected true or false", value.type_name());
+    }
+    nullable_ = value.get<bool>();
     return OkStatus();
   }
 
@@ -203,16 +221,19 @@ class KeywordReader {
     return static_cast<uint32_t>(std::min<uint64_t>(count, most));
   }
   Status MinLength(std::string_view name, const Json& value) {
-    RL_ASSIGN_OR_RETURN(node_.min_length, CountOf(name, value, kMaxLength + 1));
-    return CheckLength(name, node_.min_length);
+    return Length(name, value, node_.min_length);
   }
   Status MaxLength(std::string_view name, const Json& value) {
-    RL_ASSIGN_OR_RETURN(node_.max_length, CountOf(name, value, kMaxLength + 1));
-    return CheckLength(name, node_.max_length);
+    return Length(name, value, node_.max_length);
   }
-  Status CheckLength(std::string_view name, uint32_t length) const {
-    if (length <= kMaxLength) return OkStatus();
-    return ErrorAt(PathOf(name), "schema.too_large", "expected at most {} characters", kMaxLength);
+  Status Length(std::string_view name, const Json& value, uint32_t& length) const {
+    RL_ASSIGN_OR_RETURN(const uint32_t found, CountOf(name, value, kMaxLength + 1));
+    if (found > kMaxLength) {
+      return ErrorAt(PathOf(name), "schema.too_large", "expected at most {} characters",
+                     kMaxLength);
+    }
+    length = found;
+    return OkStatus();
   }
   Status MinItems(std::string_view name, const Json& value) {
     RL_ASSIGN_OR_RETURN(node_.min_items, CountOf(name, value, kMaxCount));
@@ -226,11 +247,17 @@ class KeywordReader {
   }
 
   Status Range(std::string_view name, const Json& value) {
+    const bool exclusive = name.starts_with("exclusive");
+    const bool is_min = name.ends_with("inimum");
+    if (exclusive && value.is_boolean() && reader_.lenient()) {
+      // Draft 4: it is said of the bound beside it.
+      const auto bound = node_.json->find(is_min ? "minimum" : "maximum");
+      const bool applies = value.get<bool>() && bound != node_.json->end();
+      return applies && bound->is_number() ? Range(name, *bound) : OkStatus();
+    }
     if (!value.is_number()) {
       return Invalid(name, "found {}, expected a number", value.type_name());
     }
-    const bool exclusive = name.starts_with("exclusive");
-    const bool is_min = name.ends_with("inimum");
     std::optional<Bound>& bound = is_min ? node_.min : node_.max;
     const Bound found{DecimalOf(value), exclusive};
     if (bound) {
@@ -246,7 +273,14 @@ class KeywordReader {
     if (!value.is_string()) {
       return Invalid(name, "found {}, expected a string", value.type_name());
     }
-    node_.patterns.push_back(value.get<std::string>());
+    const auto& pattern = value.get_ref<const std::string&>();
+    if (reader_.lenient()) {
+      // A standard only advises that a pattern is one of ECMA-262.
+      const auto compiled = CompilePattern(pattern, reader_.deadline_);
+      if (!compiled)
+        return ErrorAt(PathOf(name), "schema.unsupported", "{}", compiled.error().message);
+    }
+    node_.patterns.push_back(pattern);
     return OkStatus();
   }
   Status Format(std::string_view name, const Json& value) {
@@ -305,6 +339,10 @@ class KeywordReader {
   }
   Status Required(std::string_view name, const Json& value) {
     const auto is_string = [](const Json& entry) { return entry.is_string(); };
+    if (value.is_boolean() && reader_.lenient()) {
+      return ErrorAt(PathOf(name), "schema.unsupported",
+                     "true and false are of draft 3; list the names in the schema of the object");
+    }
     if (!value.is_array() || !std::ranges::all_of(value, is_string)) {
       return Invalid(name, "expected a list of names");
     }
@@ -318,6 +356,26 @@ class KeywordReader {
   Status Additional(std::string_view name, const Json& value) {
     node_.additional = PlaceOf(name, value);
     return OkStatus();
+  }
+  Status PropertyNames(std::string_view name, const Json& value) {
+    if (!FitsAllNames(value)) {
+      return ErrorAt(PathOf(name), "schema.unsupported",
+                     "only schemas that every name fits are supported");
+    }
+    reader_.ignored_.emplace(name);
+    return OkStatus();
+  }
+  // Names are strings.
+  static bool FitsAllNames(const Json& schema) {
+    if (!schema.is_object()) return schema == true;
+    for (const auto& [keyword, value] : schema.items()) {
+      const auto is_string = [](const Json& type) { return type == "string"; };
+      const bool takes_strings =
+          keyword == "type" &&
+          (is_string(value) || (value.is_array() && std::ranges::any_of(value, is_string)));
+      if (!takes_strings && !Contains(kAnnotations, keyword)) return false;
+    }
+    return true;
   }
 
   Status Ref(std::string_view name, const Json& value) {
@@ -353,12 +411,14 @@ class KeywordReader {
 
   SchemaReader& reader_;
   SchemaNode& node_;
+  bool nullable_ = false;
 };
 
 const KeywordReader::Entry* KeywordReader::EntryOf(std::string_view name) {
   using R = KeywordReader;
   static constexpr auto kEntries = std::to_array<Entry>({
       {"type", 0, &R::Type},
+      {"nullable", 0, &R::Nullable},
       {"enum", 0, &R::Enum},
       {"const", 0, &R::Const},
       {"minimum", kNumberType, &R::Range},
@@ -376,6 +436,7 @@ const KeywordReader::Entry* KeywordReader::EntryOf(std::string_view name) {
       {"properties", kObjectType, &R::Properties},
       {"required", kObjectType, &R::Required},
       {"additionalProperties", kObjectType, &R::Additional},
+      {"propertyNames", kObjectType, &R::PropertyNames},
       {"$ref", 0, &R::Ref},
       {"allOf", 0, &R::AllOf},
       {"anyOf", 0, &R::AnyOf},
@@ -401,6 +462,14 @@ Result<const SchemaNode*> SchemaReader::Read(const SchemaPlace& place) {
   }
   found->second = std::move(node);
   return found->second.get();
+}
+
+Status SchemaReader::LeaveOut(Error error, std::string place) {
+  const bool may = error.id == "schema.unsupported" || error.id == "schema.too_large";
+  if (!lenient() || !may) return tl::unexpected(std::move(error));
+  RL_RETURN_IF_ERROR(deadline_.Check());
+  unenforced_.insert(std::move(place));
+  return OkStatus();
 }
 
 // A JSON pointer behind #, in which % may introduce bytes.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/constraint/compile_deadline.h"
 #include "core/constraint/decimal.h"
 #include "core/constraint/grammar.h"
 #include "core/constraint/json_text.h"
@@ -28,6 +29,14 @@ inline constexpr TypeSet kStringType = 16;
 inline constexpr TypeSet kArrayType = 32;
 inline constexpr TypeSet kObjectType = 64;
 inline constexpr TypeSet kAllTypes = 127;
+
+// What becomes of a keyword that cannot be kept to, or that is beyond the limits.
+enum class Strictness : uint8_t {
+  kStrict,  // it is an error
+  // It is left out, and its place is remembered: more is accepted than is valid. Spellings of
+  // other dialects of schemas that have one meaning only are read as well.
+  kLenient,
+};
 
 // A schema inside the document, and where: "schema.properties.x".
 struct SchemaPlace {
@@ -76,24 +85,37 @@ struct SchemaNode {
 class SchemaReader {
  public:
   // `path` is how messages call the document.
-  SchemaReader(const Json& document, std::string path)
-      : document_(document), path_(std::move(path)) {}
+  SchemaReader(const Json& document, std::string path, Strictness strictness = Strictness::kStrict,
+               const CompileDeadline& deadline = CompileDeadline())
+      : document_(document), path_(std::move(path)), strictness_(strictness), deadline_(deadline) {}
 
   [[nodiscard]] SchemaPlace root() const { return {&document_, path_}; }
   // Errors (kUsage), which name the place: schema.invalid, schema.unsupported, schema.too_large.
   Result<const SchemaNode*> Read(const SchemaPlace& place);
 
-  // Keywords that no standard gives a meaning, which were skipped.
+  // Passes over what an error is about, and remembers its place. Returns the error if it is not of
+  // that kind (schema.unsupported, schema.too_large), if the document is strict, or if no time is
+  // left.
+  Status LeaveOut(Error error, std::string place);
+
+  // Keywords without an effect, which were skipped: those that no standard gives a meaning, and
+  // propertyNames that every name fits.
   [[nodiscard]] const std::set<std::string>& ignored() const { return ignored_; }
+  // Places that were left out.
+  [[nodiscard]] const std::set<std::string>& unenforced() const { return unenforced_; }
 
  private:
   friend class KeywordReader;
+  [[nodiscard]] bool lenient() const { return strictness_ == Strictness::kLenient; }
   Result<SchemaPlace> Resolve(const std::string& ref, const std::string& path) const;
 
   const Json& document_;
   std::string path_;
+  Strictness strictness_;
+  CompileDeadline deadline_;
   std::map<const Json*, std::unique_ptr<SchemaNode>> nodes_;
   std::set<std::string> ignored_;
+  std::set<std::string> unenforced_;
   size_t properties_ = 0;
   size_t values_ = 0;
   size_t value_bytes_ = 0;

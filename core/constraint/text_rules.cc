@@ -25,15 +25,17 @@ std::string Escaped(uint8_t byte) {
   return {static_cast<char>(byte)};
 }
 
-}  // namespace
-
+// Whether a key is read as it is without markers: up to the colon, without the space around it.
 bool IsBareKey(std::string_view key) {
   const auto is_bare = [](char c) {
-    const bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-    return letter || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
+    return static_cast<unsigned char>(c) >= 0x20 &&
+           std::string_view(":,{}").find(c) == std::string_view::npos;
   };
-  return !key.empty() && std::ranges::all_of(key, is_bare);
+  return !key.empty() && key.front() != '"' && key.front() != ' ' && key.back() != ' ' &&
+         std::ranges::all_of(key, is_bare);
 }
+
+}  // namespace
 
 StateId TextRules::AddQuote(StateId from) {
   const StateId to = builder_.AddState();
@@ -52,7 +54,10 @@ StateId TextRules::AddSeparator(StateId from, char separator) {
 }
 
 StateId TextRules::AddKey(StateId from, std::string_view name) {
-  if (syntax_.quote) return builder_.AddText(from, name);
+  if (syntax_.quote) {
+    if (IsBareKey(name)) return builder_.AddText(from, name);
+    return AddQuote(builder_.AddText(AddQuote(from), name));
+  }
   std::string text = "\"";
   for (const char byte : name) text += Escaped(static_cast<uint8_t>(byte));
   return builder_.AddText(from, text + '"');
@@ -68,20 +73,26 @@ void TextRules::Spell(const Json& value, std::vector<Symbol>& symbols) const {
   const auto add = [&symbols](std::string_view text) {
     for (const char byte : text) symbols.push_back(static_cast<uint8_t>(byte));
   };
+  const auto add_quoted = [&](std::string_view text) {
+    symbols.push_back(*syntax_.quote);
+    add(text);
+    symbols.push_back(*syntax_.quote);
+  };
   const bool has_quotes = value.is_string() || value.is_structured();
   if (!syntax_.quote || !has_quotes) {
     add(value.dump());
   } else if (value.is_string()) {
-    symbols.push_back(*syntax_.quote);
-    add(value.get_ref<const std::string&>());
-    symbols.push_back(*syntax_.quote);
+    add_quoted(value.get_ref<const std::string&>());
   } else {
     add(value.is_object() ? "{" : "[");
     bool first = true;
     for (const auto& [key, member] : value.items()) {
       if (!first) add(",");
       first = false;
-      if (value.is_object()) add(key + ":");
+      if (value.is_object()) {
+        IsBareKey(key) ? add(key) : add_quoted(key);
+        add(":");
+      }
       Spell(member, symbols);
     }
     add(value.is_object() ? "}" : "]");

@@ -19,16 +19,13 @@
 namespace rullama::constraint {
 
 struct ValueSyntax {
-  // The marker on both sides of a string, between which nothing is escaped; keys are bare. None:
-  // JSON.
+  // The marker on both sides of a string, between which nothing is escaped. Keys are bare, unless
+  // they would be read differently then: those stand between markers. None: JSON.
   std::optional<Symbol> quote = {};
-  // The text of the marker, which must not be inside a string.
+  // The text of the marker, which must not be inside a string or a key.
   std::string_view quote_text = {};
   bool spaces = true;  // one may follow : and ,
 };
-
-// Whether a key can be written without quotes: letters, digits, _, . and -.
-[[nodiscard]] bool IsBareKey(std::string_view key);
 
 // Adds the rules of strings to a grammar, each once. Ownership: borrows the builder.
 class TextRules {
@@ -42,13 +39,14 @@ class TextRules {
   RuleId String(uint32_t min, uint32_t max);
   // A string that `content` accepts. Error schema.too_large.
   Result<RuleId> StringOf(const ContentDfa& content);
-  // A key that is none of `names`. Error schema.too_large.
+  // A key that is none of `names`; between markers only of letters, digits, _, . and -. Error
+  // schema.too_large.
   Result<RuleId> KeyBut(std::span<const std::string> names);
   // Goes on by a separator and the space that may follow it.
   StateId AddSeparator(StateId from, char separator);
-  // Goes on from `from` by a key, and returns the state behind it. With bare keys `name` is one.
+  // Goes on from `from` by a key, and returns the state behind it.
   StateId AddKey(StateId from, std::string_view name);
-  // A value as symbols. With bare keys all keys of `value` are such (HasBareKeys).
+  // A value as symbols.
   [[nodiscard]] std::vector<Symbol> Spell(const Json& value) const;
 
  private:

@@ -64,7 +64,8 @@ struct Request {
   std::string tools = {};             // JSON list of functions in OpenAI's form; with `messages`
   std::optional<bool> thinking = {};  // let the model think first; with `messages`
   // Calls are valid by construction: their names are those of tools, their arguments valid under
-  // the tools' `parameters`.
+  // the tools' `parameters`, as far as these can be enforced. A tool with "strict": true is refused
+  // where they cannot; of others Completion::unenforced_keywords names what is left out.
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::vector<std::string> allowed_tools = {};  // names of those that may be called; empty: all
   bool parallel_tool_calls = true;              // several calls may follow one another
@@ -177,8 +178,11 @@ struct Completion {
   std::vector<int32_t> ids = {};           // drawn, without the end token
   std::vector<LogprobStep> logprobs = {};  // one for each of `ids`, if asked for
   int64_t thought_tokens = 0;              // of `ids`: those whose text is in `thoughts`
-  // Keywords of `json_schema` and `tools` that no standard gives a meaning, which were skipped.
+  // Keywords of `json_schema` and `tools` without an effect, which were skipped.
   std::vector<std::string> ignored_keywords = {};
+  // Places in `tools` that calls are not held to, such as
+  // "tools[0].function.parameters.properties.x.minProperties"; never in a tool with "strict": true.
+  std::vector<std::string> unenforced_keywords = {};
   StopReason reason = StopReason::kEndOfGeneration;
   int64_t seed = 0;
   int64_t prompt_tokens = 0;            // soft tokens of media among them

@@ -22,6 +22,7 @@ enum class ToolUse : uint8_t {
 struct AnswerForm {
   const constraint::Json* schema = nullptr;  // of the text; null: any text
   // The functions that may be called, as entries of a request's `tools`, with their places there.
+  // Calls of one that is not `strict` are held to as much of its schema as can be.
   struct Tool {
     const constraint::Json* json = nullptr;
     std::string path;  // "tools[0]"
@@ -35,8 +36,10 @@ struct AnswerForm {
 
 struct AnswerGrammar {
   std::shared_ptr<const constraint::Grammar> grammar;
-  // Keywords of the schemas that no standard gives a meaning, which were skipped.
+  // Keywords of the schemas without an effect, which were skipped.
   std::vector<std::string> ignored;
+  // Places in the tools that calls are not held to.
+  std::vector<std::string> unenforced = {};
 };
 
 }  // namespace rullama

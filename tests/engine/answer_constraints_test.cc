@@ -212,7 +212,24 @@ TEST(AnswerConstraints, RefusesBeforeItRuns) {
   request.tools = R"([{"type":"function","function":{"name":"f","parameters":{"type":"object",)"
                   R"("properties":{"a":{"not":{}}}}}}])";
   request.tool_choice = ToolChoice::kAuto;
+  EXPECT_EQ(id_of(request), "");
+  request.tools.insert(request.tools.find(R"("name")"), R"("strict":true,)");
   EXPECT_EQ(id_of(request), "schema.unsupported");
+}
+
+TEST(AnswerConstraints, NamesWhatCallsAreNotHeldTo) {
+  const auto engine = OpenModel(kTextModel);
+  Request request = ToolRequest(1);
+  request.tools = R"([{"type":"function","function":{"name":"f","parameters":{"type":"object",)"
+                  R"("properties":{"a":{"type":"integer","maximum":9,"multipleOf":7}},)"
+                  R"("required":["a"]}}}])";
+  for (int round = 0; round < 2; ++round) {  // the second one finds the form of the first
+    const Completion answer = AnswerOf(*engine, request);
+    EXPECT_THAT(answer.unenforced_keywords,
+                ElementsAre("tools[0].function.parameters.properties.a.multipleOf"));
+    ASSERT_THAT(answer.tool_calls, Not(IsEmpty()));
+    EXPECT_LE(nlohmann::json::parse(answer.tool_calls[0].arguments).at("a").get<int64_t>(), 9);
+  }
 }
 
 TEST(AnswerConstraints, CanvasesCannotBeHeldToAForm) {

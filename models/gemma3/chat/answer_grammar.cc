@@ -23,7 +23,7 @@ Result<AnswerGrammar> MakeAnswerGrammar(const AnswerForm& form) {
   builder.AddEpsilon(start, builder.AddCall(value, builder.AddAccept()));
   auto grammar = std::make_shared<const constraint::Grammar>(std::move(builder).Finish(root));
   RL_RETURN_IF_ERROR(values.Check(*grammar));
-  return AnswerGrammar{std::move(grammar), {values.ignored().begin(), values.ignored().end()}};
+  return AnswerGrammar{std::move(grammar), {values.ignored().begin(), values.ignored().end()}, {}};
 }
 
 }  // namespace rullama::gemma3

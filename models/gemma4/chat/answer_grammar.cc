@@ -77,7 +77,9 @@ class AnswerGrammarBuilder {
     std::vector<std::string> ignored(values_.ignored().begin(), values_.ignored().end());
     std::ranges::set_difference(arguments_.ignored(), values_.ignored(),
                                 std::back_inserter(ignored));
-    return AnswerGrammar{std::move(grammar), std::move(ignored)};
+    const auto& unenforced = arguments_.unenforced();
+    return AnswerGrammar{
+        std::move(grammar), std::move(ignored), {unenforced.begin(), unenforced.end()}};
   }
 
  private:
@@ -134,8 +136,11 @@ class AnswerGrammarBuilder {
       builder_.AddEpsilon(builder_.AddText(behind, "{}"), to);
       return OkStatus();
     }
+    const bool strict = MemberOf(function, "strict") == true;
     RL_ASSIGN_OR_RETURN(const RuleId value,
-                        arguments_.AddObject(parameters, tool.path + ".function.parameters"));
+                        arguments_.AddObject(parameters, tool.path + ".function.parameters",
+                                             strict ? constraint::Strictness::kStrict
+                                                    : constraint::Strictness::kLenient));
     builder_.AddEpsilon(behind, builder_.AddCall(value, to));
     return OkStatus();
   }

@@ -136,7 +136,8 @@ TEST_F(AnswerGrammarTest, CallsAreParsed) {
 
 TEST_F(AnswerGrammarTest, NamesWhatItRefuses) {
   AnswerForm form{.tool_use = ToolUse::kRequired};
-  tools_[0]["function"]["parameters"]["properties"]["a b"] = true;
+  tools_[0]["function"]["parameters"]["properties"]["a<|\"|>b"] = true;
+  tools_[0]["function"]["strict"] = true;
   AddTools(form);
   auto grammar = MakeAnswerGrammar(form);
   ASSERT_FALSE(grammar);
@@ -150,6 +151,25 @@ TEST_F(AnswerGrammarTest, NamesWhatItRefuses) {
   grammar = MakeAnswerGrammar(form);
   ASSERT_FALSE(grammar);
   EXPECT_EQ(grammar.error().id, "schema.invalid");
+}
+
+// Only a tool that is `strict` is refused for a schema that cannot be enforced whole.
+TEST_F(AnswerGrammarTest, HoldsCallsToWhatCanBeEnforced) {
+  tools_[0]["function"]["parameters"]["properties"]["Due date"] = {{"type", "string"},
+                                                                   {"not", {{"const", "a"}}}};
+  AnswerForm form{.tool_use = ToolUse::kRequired};
+  AddTools(form);
+  const auto grammar = MakeAnswerGrammar(form);
+  ASSERT_TRUE(grammar) << grammar.error().ToString();
+  EXPECT_THAT(grammar->unenforced,
+              testing::ElementsAre("tools[0].function.parameters.properties.Due date.not"));
+  Expect(form, {"<|tool_call>call:weather{city:<|\"|>b<|\"|>,Due date:<|\"|>a<|\"|>}<tool_call|>"},
+         {"<|tool_call>call:weather{city:1}<tool_call|>",
+          "<|tool_call>call:weather{city:<|\"|>b<|\"|>,Due date:1}<tool_call|>"});
+  tools_[0]["function"]["strict"] = true;
+  const auto refused = MakeAnswerGrammar(form);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().id, "schema.unsupported");
 }
 
 TEST_F(AnswerGrammarTest, MarkersInTextOfAnswersAreText) {

@@ -101,7 +101,7 @@ class CallReader {
       key = QuotedText();
       SkipSpace();
     } else {
-      const size_t colon = rest_.find_first_of(":,{}[]");
+      const size_t colon = rest_.find_first_of(":,{}");
       key = Stripped(rest_.substr(0, colon));
       if (key->empty()) return std::nullopt;
       rest_.remove_prefix(std::min(colon, rest_.size()));

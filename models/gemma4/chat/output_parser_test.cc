@@ -91,6 +91,9 @@ std::vector<Case> Cases() {
        "<|\"|>q<|\"|>:-2}"
        "<tool_call|>",
        {R"(call: f{"d":{"a":1.5,"b":[1,"x",null,true]},"k":"vé","q":-2})"}},
+      {"<|tool_call>call:f{$filter:1,filter[id]:2,Due date:3,<|\"|>xml:lang<|\"|>:4,"
+       "<|\"|><|\"|>:5}<tool_call|>",
+       {R"(call: f{"":5,"$filter":1,"Due date":3,"filter[id]":2,"xml:lang":4})"}},
       {"<|tool_call>call:f{a:}<tool_call|> ok",
        {"malformed: <|tool_call>call:f{a:}<tool_call|>", "content: ok"}},
       {"<|tool_call>nonsense<tool_call|>", {"malformed: <|tool_call>nonsense<tool_call|>"}},
