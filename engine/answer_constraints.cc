@@ -17,9 +17,14 @@ bool MayCall(const Request& request) {
   return !request.tools.empty() && request.tool_choice != ToolChoice::kNone;
 }
 
+// Whether the text of the answer has a form.
+bool HasTextForm(const Request& request) {
+  return !request.json_schema.empty() || !request.pattern.empty() || !request.choices.empty();
+}
+
 // Whether any answer will do.
 bool IsFree(const Request& request) {
-  return request.json_schema.empty() && request.tools.empty() &&
+  return !HasTextForm(request) && request.tools.empty() &&
          request.tool_choice != ToolChoice::kRequired;
 }
 
@@ -37,15 +42,28 @@ ToolUse ToolUseOf(const Request& request) {
 
 // Everything that a grammar depends on.
 std::string FormKey(const Request& request, bool thinking, bool opens_thought) {
-  std::string key = fmt::format("{} {} {} {} {} {}\n", static_cast<int>(request.tool_choice),
-                                request.parallel_tool_calls, thinking, opens_thought,
-                                request.json_schema.size(), request.tools.size());
-  key += request.json_schema + request.tools;
-  for (const std::string& name : request.allowed_tools) key += '\0' + name;
+  std::string key =
+      fmt::format("{} {} {} {} {}\n", static_cast<int>(request.tool_choice),
+                  request.parallel_tool_calls, thinking, opens_thought, request.choices.size());
+  const auto add = [&key](const std::string& text) {
+    key += fmt::format("{} {}", text.size(), text);
+  };
+  for (const auto* text : {&request.json_schema, &request.pattern, &request.tools}) add(*text);
+  for (const std::string& choice : request.choices) add(choice);
+  for (const std::string& name : request.allowed_tools) add(name);
   return key;
 }
 
-Status CheckTools(const Request& request) {
+Status CheckForm(const Request& request) {
+  const int forms = static_cast<int>(!request.json_schema.empty()) +
+                    static_cast<int>(!request.pattern.empty()) +
+                    static_cast<int>(!request.choices.empty());
+  if (forms > 1) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "a request has {} of `json_schema`, `pattern` and `choices`, expected one at "
+                     "most",
+                     forms);
+  }
   const bool chooses =
       request.tool_choice == ToolChoice::kRequired || !request.allowed_tools.empty();
   if (chooses && request.tools.empty()) {
@@ -85,14 +103,14 @@ Result<std::vector<AnswerForm::Tool>> AllowedTools(const Request& request, const
 
 Result<AnswerConstraint> AnswerConstraints::Make(const Request& request, bool thinking,
                                                  bool opens_thought) {
-  RL_RETURN_IF_ERROR(CheckTools(request));
+  RL_RETURN_IF_ERROR(CheckForm(request));
   AnswerConstraint constraint;
-  const bool forced = !request.json_schema.empty() || request.tool_choice == ToolChoice::kRequired;
+  const bool forced = HasTextForm(request) || request.tool_choice == ToolChoice::kRequired;
   if (model_.facts().denoises()) {
     if (!forced) return constraint;
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "this model denoises canvases and predicts no next token, so its answers "
-                     "cannot be held to a schema or to calls");
+                     "cannot be held to a form or to calls");
   }
   if (IsFree(request)) return constraint;
   const std::string key = FormKey(request, thinking, opens_thought);
@@ -127,7 +145,9 @@ Histogram AnswerConstraints::compile_seconds() const {
 
 Result<AnswerConstraints::Form> AnswerConstraints::Compile(const Request& request, bool thinking,
                                                            bool opens_thought) {
-  AnswerForm form{.tool_use = ToolUseOf(request),
+  AnswerForm form{.pattern = request.pattern,
+                  .choices = request.choices,
+                  .tool_use = ToolUseOf(request),
                   .parallel_calls = request.parallel_tool_calls,
                   .thinking = thinking,
                   .opens_thought = opens_thought};

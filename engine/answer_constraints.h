@@ -35,9 +35,9 @@ class AnswerConstraints {
  public:
   explicit AnswerConstraints(const LoadedModel& model) : model_(model) {}
 
-  // `opens_thought`: the prompt has begun a thought. Errors (kUsage): usage.request (tools that are
-  // to be called but not there), model.canvas (a model that denoises cannot be held to a form);
-  // schema.invalid, schema.unsupported, schema.too_large.
+  // `opens_thought`: the prompt has begun a thought. Errors (kUsage): usage.request (two forms of
+  // the text, tools that are to be called but not there), model.canvas (a model that denoises
+  // cannot be held to a form); schema.invalid, schema.unsupported, schema.too_large.
   Result<AnswerConstraint> Make(const Request& request, bool thinking, bool opens_thought);
   // Seconds of each compilation so far.
   [[nodiscard]] Histogram compile_seconds() const;

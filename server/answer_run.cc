@@ -119,7 +119,13 @@ ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
   for (Request& prompt : request_.prompts) {
     prompt.client = call_.client();
     auto answers = engine.SubmitChoices(prompt, request_.n, stop);
-    if (!answers) return tl::unexpected(SubmitError(engine, prompt, answers.error()));
+    if (!answers) {
+      ApiError error = SubmitError(engine, prompt, answers.error());
+      if (error.code.starts_with("schema.") && !error.param && !request_.form_name.empty()) {
+        error.param = request_.form_name;
+      }
+      return tl::unexpected(std::move(error));
+    }
     std::ranges::move(*answers, std::back_inserter(generations_));
     prompt.media = {};
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "server/field_reader.h"
+#include "server/form_fields.h"
 #include "server/message_fields.h"
 #include "server/sampling_fields.h"
 
@@ -108,11 +109,7 @@ ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& co
   ReadThinking(fields, out, request);
   ReadChatLogprobs(fields, request);
   const ToolFields tools = ReadTools(fields);
-  TextFormat format;
-  if (const json* found = fields.Find("response_format")) {
-    format = ReadTextFormat(fields, *found, {"response_format"}, /*flat=*/false, context);
-  }
-  ApplyOutput(fields, context, tools, format, "response_format", request);
+  ApplyOutput(fields, context, tools, ReadTextForm(fields, context), request, out);
   if (const json* kinds = fields.Find("modalities"); kinds && *kinds != json::array({"text"})) {
     fields.Fail("unsupported_value", "modalities", "is not [\"text\"]; only text is written");
   }
@@ -128,13 +125,9 @@ ApiResult<AnswerRequest> ReadTextRequest(const json& body, const BodyContext& co
   ReadCommon(fields, context, request);
   ReadCount(fields, context, out);
   ReadStreaming(fields, context, out);
-  TextFormat format;
-  if (const json* found = fields.Find("response_format")) {
-    format = ReadTextFormat(fields, *found, {"response_format"}, /*flat=*/false, context);
-  }
   request.top_logprobs =
       static_cast<int32_t>(fields.Integer("logprobs", 0, kMaxTopLogprobs).value_or(-1));
-  ApplyOutput(fields, context, {}, format, "response_format", request);
+  ApplyOutput(fields, context, {}, ReadTextForm(fields, context), request, out);
   request.max_tokens = fields.Integer("max_tokens", 0).value_or(kDefaultTextTokens);
   if (fields.Integer("best_of", 1).value_or(out.n) != out.n) {
     fields.Fail("unsupported_value", "best_of", "is not the same as 'n'; leave it out");

@@ -6,6 +6,10 @@ namespace rullama::server {
 
 using nlohmann::json;
 
+bool IsEmptyText(const json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().empty();
+}
+
 const json* FieldReader::Find(std::string_view name) {
   known_.emplace(name);
   const auto found = object_.find(std::string(name));

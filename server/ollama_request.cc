@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "server/field_reader.h"
+#include "server/form_fields.h"
 #include "server/json_body.h"
 #include "server/media_fields.h"
 #include "server/message_fields.h"
@@ -39,20 +40,17 @@ void ReadThink(FieldReader& fields, Request& request) {
   }
 }
 
-// Clients of Ollama send "" for a member that they leave out.
-bool IsEmptyText(const json& value) {
-  return value.is_string() && value.get_ref<const std::string&>().empty();
-}
-
-TextFormat ReadOllamaFormat(FieldReader& fields, const BodyContext& context) {
-  TextFormat out;
+TextForm ReadOllamaFormat(FieldReader& fields, const BodyContext& context) {
+  TextForm out;
+  out.name = "format";
+  RefuseOtherForms(fields, out.name);
   const json* format = fields.Find("format");
   if (format == nullptr || IsEmptyText(*format)) return out;
   if (format->is_object()) {
-    out.kind = TextFormat::Kind::kJsonSchema;
+    out.kind = TextForm::Kind::kJsonSchema;
     out.schema = OrderedText(context.text, {"format"});
   } else if (*format == "json") {
-    out.kind = TextFormat::Kind::kJsonObject;
+    out.kind = TextForm::Kind::kJsonObject;
   } else {
     fields.Fail(format->is_string() ? "invalid_value" : "invalid_type", "format",
                 "is neither \"json\" nor a JSON schema");
@@ -65,6 +63,7 @@ void ReadOptions(FieldReader& fields, const BodyContext& context, AnswerRequest&
   const json* options = fields.Object("options");
   if (options == nullptr) return;
   FieldReader inner(*options, "options.");
+  RefuseOtherForms(inner, "format");
   ReadSampling(inner, request.sampling);
   if (context.denoises) IgnoreSampling(inner);
   ReadStop(inner, request.stop);
@@ -130,7 +129,7 @@ ApiResult<OllamaRequest> ReadOllamaChat(const json& body, const BodyContext& con
   out.empty = messages.empty();
   request.messages = messages.dump();
   const ToolFields tools = ReadTools(fields);
-  ApplyOutput(fields, context, tools, ReadOllamaFormat(fields, context), "format", request);
+  ApplyOutput(fields, context, tools, ReadOllamaFormat(fields, context), request, out.answer);
   return FinishOllama(fields, std::move(out));
 }
 
@@ -178,7 +177,7 @@ ApiResult<OllamaRequest> ReadOllamaGenerate(const json& body, const BodyContext&
     messages.push_back({{"role", "user"}, {"content", std::move(content)}});
     request.messages = messages.dump();
   }
-  ApplyOutput(fields, context, {}, ReadOllamaFormat(fields, context), "format", request);
+  ApplyOutput(fields, context, {}, ReadOllamaFormat(fields, context), request, out.answer);
   return FinishOllama(fields, std::move(out));
 }
 

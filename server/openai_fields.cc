@@ -87,59 +87,14 @@ std::optional<bool> ReadEffort(FieldReader& fields, std::string_view name) {
   return *effort != "none";
 }
 
-TextFormat ReadTextFormat(FieldReader& fields, const json& format,
-                          const std::vector<std::string>& path, bool flat,
-                          const BodyContext& context) {
-  TextFormat out;
-  const std::string place = fmt::format("{}", fmt::join(path, "."));
-  if (!format.is_object()) {
-    fields.Fail("invalid_type", place,
-                fmt::format("is of type {}, expected an object", format.type_name()));
-    return out;
-  }
-  FieldReader outer(format, place + ".");
-  const auto type = outer.Text("type");
-  if (!type) {
-    outer.Fail("missing_required_parameter", "type", "is missing; expected \"text\"");
-  } else if (*type == "json_object") {
-    out.kind = TextFormat::Kind::kJsonObject;
-  } else if (*type == "json_schema") {
-    out.kind = TextFormat::Kind::kJsonSchema;
-  } else if (*type != "text") {
-    outer.Fail("invalid_value", "type", "is none of text, json_object, json_schema");
-  }
-  if (out.kind == TextFormat::Kind::kJsonSchema) {
-    const json* holder = flat ? &format : outer.Object("json_schema");
-    const json empty = json::object();
-    FieldReader inner(holder == nullptr ? empty : *holder,
-                      flat ? place + "." : place + ".json_schema.");
-    if (!inner.Text("name")) {
-      inner.Fail("missing_required_parameter", "name", "is missing; give the schema a name");
-    }
-    inner.Boolean("strict");
-    inner.Text("description");
-    if (inner.Find("schema") == nullptr) {
-      inner.Fail("missing_required_parameter", "schema", "is missing; give a JSON schema");
-    } else {
-      std::vector<std::string> members = path;
-      if (!flat) members.emplace_back("json_schema");
-      members.emplace_back("schema");
-      out.schema = OrderedText(context.text, members);
-    }
-    fields.Fail(inner.error());
-  }
-  fields.Fail(outer.error());
-  return out;
-}
-
 void ApplyOutput(FieldReader& fields, const BodyContext& context, const ToolFields& tools,
-                 const TextFormat& format, std::string_view format_name, Request& request) {
+                 const TextForm& form, Request& request, AnswerRequest& out) {
   if (context.denoises) {
     const auto refuse = [&fields](std::string_view name, std::string_view what) {
       fields.Fail("unsupported_value", name,
                   fmt::format("asks for {}, but this model denoises canvases; leave it out", what));
     };
-    if (format.kind != TextFormat::Kind::kText) refuse(format_name, "a form of the answer");
+    if (form.kind != TextForm::Kind::kText) refuse(form.name, "a form of the answer");
     if (tools.choice == ToolChoice::kRequired) refuse("tool_choice", "a call");
     if (request.top_logprobs >= 0) {
       refuse(fields.Find("logprobs") != nullptr ? "logprobs" : "include", "log-probabilities");
@@ -152,8 +107,12 @@ void ApplyOutput(FieldReader& fields, const BodyContext& context, const ToolFiel
   request.tool_choice = tools.choice;
   request.allowed_tools = tools.allowed;
   request.parallel_tool_calls = tools.parallel;
-  if (format.kind == TextFormat::Kind::kJsonObject) request.json_schema = R"({"type":"object"})";
-  if (format.kind == TextFormat::Kind::kJsonSchema) request.json_schema = format.schema;
+  request.json_schema =
+      form.kind == TextForm::Kind::kJsonObject ? R"({"type":"object"})" : form.schema;
+  request.pattern = form.pattern;
+  request.choices = form.choices;
+  out.form_name = form.name;
+  out.ignored.insert(out.ignored.end(), form.ignored.begin(), form.ignored.end());
 }
 
 void NameIgnored(const FieldReader& fields, AnswerRequest& out) {

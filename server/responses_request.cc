@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/field_reader.h"
+#include "server/form_fields.h"
 #include "server/media_fields.h"
 #include "server/message_fields.h"
 #include "server/sampling_fields.h"
@@ -217,14 +218,16 @@ void ReadLogprobs(FieldReader& fields, AnswerRequest& out, Request& request) {
 }
 
 json TextMember(FieldReader& fields, const BodyContext& context, AnswerRequest& out,
-                TextFormat& format) {
+                TextForm& form) {
+  RefuseOtherForms(fields, "text.format");
   const json* text = fields.Object("text");
   if (text == nullptr) return {{"format", {{"type", "text"}}}};
   FieldReader inner(*text, "text.");
   inner.Text("verbosity");
   if (const json* found = inner.Find("format")) {
-    format = ReadTextFormat(fields, *found, {"text", "format"}, /*flat=*/true, context);
+    form = ReadTextFormat(fields, *found, {"text", "format"}, /*flat=*/true, context);
   }
+  form.name = "text.format";
   NameIgnored(inner, out);
   fields.Fail(inner.error());
   return *text;
@@ -252,9 +255,9 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json& body, const BodyCon
   ReadLogprobs(fields, out.answer, request);
   const ToolFields tools = ReadTools(fields, /*flat=*/true);
   out.answer.flat_tools = tools.flat;
-  TextFormat format;
-  const json text = TextMember(fields, context, out.answer, format);
-  ApplyOutput(fields, context, tools, format, "text.format", request);
+  TextForm form;
+  const json text = TextMember(fields, context, out.answer, form);
+  ApplyOutput(fields, context, tools, form, request, out.answer);
   if (fields.error()) return tl::unexpected(*fields.error());
   NameIgnored(fields, out.answer);
   out.repeated = {{"instructions", MemberOr(body, "instructions", nullptr)},

@@ -314,10 +314,8 @@ class Determiniser {
   std::vector<DfaKey> keys_;
 };
 
-}  // namespace
-
-Result<ContentDfa> CompilePattern(std::string_view pattern, const CompileDeadline& deadline) {
-  RL_ASSIGN_OR_RETURN(const PatternNode node, ParsePattern(pattern));
+Result<ContentDfa> Compile(const PatternNode& node, std::string_view pattern,
+                           const CompileDeadline& deadline) {
   PatternNfa nfa;
   RL_RETURN_IF_ERROR(nfa.Add(node));
   RL_ASSIGN_OR_RETURN(ContentDfa dfa, Determiniser(nfa).Run(deadline));
@@ -326,6 +324,22 @@ Result<ContentDfa> CompilePattern(std::string_view pattern, const CompileDeadlin
                      Printable(pattern, 64));
   }
   return dfa;
+}
+
+}  // namespace
+
+Result<ContentDfa> CompilePattern(std::string_view pattern, const CompileDeadline& deadline) {
+  RL_ASSIGN_OR_RETURN(const PatternNode node, ParsePattern(pattern));
+  return Compile(node, pattern, deadline);
+}
+
+Result<ContentDfa> CompileWholePattern(std::string_view pattern, const CompileDeadline& deadline) {
+  PatternNode whole;
+  whole.children.resize(3);
+  whole.children[0].kind = PatternNode::Kind::kBegin;
+  RL_ASSIGN_OR_RETURN(whole.children[1], ParsePattern(pattern));
+  whole.children[2].kind = PatternNode::Kind::kEnd;
+  return Compile(whole, pattern, deadline);
 }
 
 }  // namespace rullama::constraint

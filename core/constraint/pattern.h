@@ -15,5 +15,7 @@ namespace rullama::constraint {
 // schema.unsupported (back-references, look-around, word boundaries, properties of characters),
 // schema.too_large (counted repeats or states beyond the limits, no time left).
 Result<ContentDfa> CompilePattern(std::string_view pattern, const CompileDeadline& deadline);
+// The same of the texts that it matches from their beginning to their end.
+Result<ContentDfa> CompileWholePattern(std::string_view pattern, const CompileDeadline& deadline);
 
 }  // namespace rullama::constraint

@@ -73,6 +73,10 @@ struct Request {
   // docs/constrained-output.md says which keywords there are. Properties are written in the order
   // of this text.
   std::string json_schema = {};
+  // Other forms of the text, of which a request has one at most: a regular expression, as `pattern`
+  // of a schema, that matches the whole text; or the texts that are allowed.
+  std::string pattern = {};
+  std::vector<std::string> choices = {};
 
   int64_t max_tokens = -1;  // 0 only reads the prompt; negative: until the end or a full context
   int64_t max_context = 0;  // tokens of prompt and answer; 0: as many as a slot holds

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/constraint/grammar.h"
@@ -18,9 +20,15 @@ enum class ToolUse : uint8_t {
   kRequired,  // calls only
 };
 
-// Without a schema and without tools an answer may be anything, and needs no grammar.
+// Without a form of the text and without tools an answer may be anything, and needs no grammar.
 struct AnswerForm {
-  const constraint::Json* schema = nullptr;  // of the text; null: any text
+  // The form of the text, by one of these; without any of them any text will do.
+  const constraint::Json* schema = nullptr;   // the text is JSON that is valid under it
+  std::string_view pattern = {};              // a regular expression that matches the whole text
+  std::span<const std::string> choices = {};  // the text is one of these
+  [[nodiscard]] bool has_text() const {
+    return schema != nullptr || !pattern.empty() || !choices.empty();
+  }
   // The functions that may be called, as entries of a request's `tools`, with their places there.
   // Calls of one that is not `strict` are held to as much of its schema as can be.
   struct Tool {

@@ -182,6 +182,27 @@ TEST(AnswerConstraints, ToolsLeaveFreeTextAlone) {
   EXPECT_THAT(answer.text, Not(HasSubstr("<|tool_call>")));
 }
 
+TEST(AnswerConstraints, TextHasAForm) {
+  const auto engine = OpenModel(kTextModel);
+  for (const bool thinking : {false, true}) {
+    Request request = ColorRequest(1);
+    request.json_schema.clear();
+    request.thinking = thinking;
+    request.pattern = "[0-9]{3}";
+    Completion answer = AnswerOf(*engine, request);
+    EXPECT_THAT(answer.text, ::testing::MatchesRegex("[0-9][0-9][0-9]"));
+    EXPECT_EQ(answer.reason, StopReason::kEndOfGeneration);
+    request.pattern.clear();
+    request.choices = {"hall", "кухня"};
+    EXPECT_THAT(AnswerOf(*engine, request).text, ::testing::AnyOf("hall", "кухня"));
+    request.tools = kTools;
+    answer = AnswerOf(*engine, request);
+    EXPECT_TRUE(answer.text == "hall" || answer.text == "кухня" || !answer.tool_calls.empty());
+    request.pattern = "a";
+    EXPECT_EQ(engine->Submit(request).error().id, "usage.request");
+  }
+}
+
 TEST(AnswerConstraints, NamesKeywordsItSkipped) {
   const auto engine = OpenModel(kTextModel);
   Request request = ColorRequest(1);

@@ -118,7 +118,7 @@ constexpr Row kRows[] = {
     {R"("response_format": {"type": "text"})", "ok", ""},
     {R"("response_format": [])", "invalid_type", "response_format"},
     {R"("response_format": {"type": "json_schema"})", "missing_required_parameter",
-     "response_format.json_schema.name"},
+     "response_format.json_schema"},
     {R"("response_format": {"type": "xml"})", "invalid_value", "response_format.type"},
     {R"("response_format": {})", "missing_required_parameter", "response_format.type"},
     {R"("tool_choice": "required")", "invalid_value", "tool_choice"},
@@ -273,6 +273,119 @@ TEST(ChatRequestTest, FormsOfTheOutputReachTheEngineInTheOrderOfTheBody) {
   EXPECT_EQ(prompt.tool_choice, ToolChoice::kRequired);
   EXPECT_THAT(prompt.allowed_tools, ElementsAre("f"));
   EXPECT_FALSE(prompt.parallel_tool_calls);
+}
+
+// Another server's name for a form is no reason to hand out free text.
+TEST(ChatRequestTest, FormsOfOtherServersAreKeptTo) {
+  const auto read = [](const std::string& members, bool chat) {
+    const std::string text =
+        (chat ? R"({"messages": [{"role": "user", "content": "Hi"}], )" : R"({"prompt": "Hi", )") +
+        members + "}";
+    BodyContext context = kContext;
+    context.text = text;
+    const auto body = ParseBody(text);
+    return chat ? ReadChatRequest(*body, context) : ReadTextRequest(*body, context);
+  };
+  const std::string schema = R"({"type":"object","properties":{"z":{},"a":{}}})";
+  const std::string quoted = nlohmann::json(schema).dump();
+  const std::string schemas[] = {
+      R"("response_format": {"type": "json_object", "schema": )" + schema + "}",
+      R"("response_format": {"type": "json_schema", "schema": )" + schema + "}",
+      R"("response_format": {"type": "json_object", "json_schema": {"name": "n", "schema": )" +
+          schema + "}}",
+      R"("structured_outputs": {"json": )" + schema + "}",
+      R"("structured_outputs": {"json": )" + quoted + R"(, "regex": null})",
+      R"("guided_json": )" + schema,
+      R"("guided_json": )" + quoted,
+      R"("json_schema": )" + schema + R"(, "grammar": "", "response_format": {"type": "text"})",
+  };
+  for (const bool chat : {true, false}) {
+    for (const std::string& members : schemas) {
+      const auto request = read(members, chat);
+      ASSERT_TRUE(request) << members << request.error().message;
+      EXPECT_EQ(request->prompts.front().json_schema, schema) << members;
+      EXPECT_THAT(request->ignored, ElementsAre()) << members;
+      EXPECT_TRUE(members.starts_with('"' + request->form_name + '"')) << request->form_name;
+    }
+    for (const char* members : {R"("structured_outputs": {"regex": "a+"})",
+                                R"("guided_regex": "a+", "guided_choice": null)",
+                                R"("regex": "a+", "guided_regex": "")"}) {
+      EXPECT_EQ(read(members, chat)->prompts.front().pattern, "a+") << members;
+    }
+    for (const char* members :
+         {R"("structured_outputs": {"choice": ["b", "a"]})", R"("guided_choice": ["b", "a"])"}) {
+      EXPECT_THAT(read(members, chat)->prompts.front().choices, ElementsAre("b", "a")) << members;
+    }
+    EXPECT_EQ(
+        read(R"("structured_outputs": {"json_object": true})", chat)->prompts.front().json_schema,
+        R"({"type":"object"})");
+    EXPECT_THAT(read(R"("response_format": {"type": "json_object", "odd": 1})", chat)->ignored,
+                ElementsAre("response_format.odd"));
+  }
+}
+
+TEST(ChatRequestTest, FormsThatAreNotSupportedAreRefused) {
+  const Row rows[] = {
+      {R"("response_format": {"type": "text", "schema": {}})", "invalid_value",
+       "response_format.type"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}}})",
+       "missing_required_parameter", "response_format.json_schema.name"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {"name": null, "schema": {}}})",
+       "missing_required_parameter", "response_format.json_schema.name"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {"name": "n"}})",
+       "missing_required_parameter", "response_format.json_schema.schema"},
+      {R"("response_format": {"type": "json_schema", "schema": {},
+          "json_schema": {"name": "n", "schema": {}}})",
+       "invalid_value", "response_format.schema"},
+      {R"("structured_outputs": 5)", "invalid_type", "structured_outputs"},
+      {R"("structured_outputs": {})", "invalid_value", "structured_outputs"},
+      {R"("structured_outputs": {"regex": "a", "choice": ["a"]})", "invalid_value",
+       "structured_outputs"},
+      {R"("structured_outputs": {"grammar": "a"})", "unsupported_parameter",
+       "structured_outputs.grammar"},
+      {R"("structured_outputs": {"regex": 5})", "invalid_type", "structured_outputs.regex"},
+      {R"("guided_json": "{")", "invalid_value", "guided_json"},
+      {R"("guided_regex": ["a"])", "invalid_type", "guided_regex"},
+      {R"("guided_choice": "a")", "invalid_type", "guided_choice"},
+      {R"("guided_choice": [])", "invalid_value", "guided_choice"},
+      {R"("guided_choice": ["a", ""])", "invalid_type", "guided_choice"},
+      {R"("guided_grammar": "a")", "unsupported_parameter", "guided_grammar"},
+      {R"("guided_whitespace_pattern": "a")", "unsupported_parameter", "guided_whitespace_pattern"},
+      {R"("grammar": "root ::= a")", "unsupported_parameter", "grammar"},
+      {R"("ebnf": "a")", "unsupported_parameter", "ebnf"},
+      {R"("structural_tag": {})", "unsupported_parameter", "structural_tag"},
+      {R"("format": "json")", "unsupported_parameter", "format"},
+      {R"("guided_regex": "a", "response_format": {"type": "json_object"})", "invalid_value",
+       "guided_regex"},
+      {R"("guided_choice": ["a"], "guided_regex": "a")", "invalid_value", "guided_choice"},
+  };
+  const auto place = [](const auto& request) {
+    return request ? "ok" : request.error().code + " " + request.error().param.value_or("");
+  };
+  for (const Row& row : rows) {
+    const std::string refused = std::string(row.code) + " " + row.param;
+    EXPECT_EQ(place(ReadChat(row.members)), refused) << row.members;
+    const auto body = ParseBody(R"({"prompt": "Hi", )" + std::string(row.members) + "}");
+    EXPECT_EQ(place(ReadTextRequest(*body, kContext)), refused) << row.members;
+  }
+  // The other endpoints have one member for a form, and none of these.
+  for (const std::string name :
+       {"structured_outputs", "guided_json", "json_schema", "response_format", "regex"}) {
+    const std::string members = '"' + name + R"(": {"type": "json_object"}})";
+    const std::string refused = "unsupported_parameter " + name;
+    EXPECT_EQ(place(ReadResponsesRequest(*ParseBody(R"({"input": "a", )" + members), kContext)),
+              refused);
+    EXPECT_EQ(
+        place(ReadOllamaChat(*ParseBody(R"({"model": "m", "messages": [], )" + members), kContext)),
+        refused);
+    EXPECT_EQ(place(ReadOllamaGenerate(*ParseBody(R"({"model": "m", "prompt": "a", )" + members),
+                                       kContext)),
+              refused);
+  }
+  EXPECT_EQ(
+      place(ReadOllamaChat(
+          *ParseBody(R"({"model": "m", "messages": [], "options": {"grammar": "a"}})"), kContext)),
+      "unsupported_parameter options.grammar");
 }
 
 TEST(ChatRequestTest, MessagesAreNamedByTheirPlace) {

@@ -1,4 +1,4 @@
-// Answers of Gemma 3 as grammars: text that is valid under a schema. Thread safety: pure functions.
+// Answers of Gemma 3 as grammars: text of a form. Thread safety: pure functions.
 #pragma once
 
 #include "core/base/status.h"

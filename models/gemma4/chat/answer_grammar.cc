@@ -8,6 +8,7 @@
 
 #include "core/base/printable.h"
 #include "core/constraint/schema_compiler.h"
+#include "models/common/answer_text.h"
 #include "models/gemma4/chat/markers.h"
 
 namespace rullama::gemma4 {
@@ -56,7 +57,7 @@ class AnswerGrammarBuilder {
     const StateId start = builder_.AddState();
     builder_.SetStart(root, start);
     accept_ = builder_.AddAccept();
-    const bool free = form_.schema == nullptr && form_.tool_use != ToolUse::kRequired;
+    const bool free = !form_.has_text() && form_.tool_use != ToolUse::kRequired;
     const StateId answer = builder_.AddState();
     if (free) {
       AddFreeText(answer);
@@ -67,9 +68,9 @@ class AnswerGrammarBuilder {
     if (form_.tool_use != ToolUse::kNone && !form_.tools.empty()) {
       RL_RETURN_IF_ERROR(AddCalls(answer));
     }
-    if (form_.schema != nullptr && form_.tool_use != ToolUse::kRequired) {
-      RL_ASSIGN_OR_RETURN(const RuleId value, values_.Add(*form_.schema, "schema"));
-      builder_.AddEpsilon(answer, builder_.AddCall(value, accept_));
+    if (form_.has_text() && form_.tool_use != ToolUse::kRequired) {
+      RL_ASSIGN_OR_RETURN(const RuleId text, AddAnswerText(builder_, values_, form_));
+      builder_.AddEpsilon(answer, builder_.AddCall(text, accept_));
     }
     auto grammar = std::make_shared<const constraint::Grammar>(std::move(builder_).Finish(root));
     RL_RETURN_IF_ERROR(values_.Check(*grammar));

@@ -1,5 +1,5 @@
-// Answers of Gemma 4 as grammars: an optional thought, then text that is valid under a schema, or
-// calls of tools in the model's own syntax:
+// Answers of Gemma 4 as grammars: an optional thought, then text of a form, or calls of tools in
+// the model's own syntax:
 //
 //   <|tool_call>call:NAME{key:value,...}<tool_call|>
 //

@@ -1,0 +1,16 @@
+// The facts that a reader of bodies needs beside the body as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace rullama::server {
+
+struct BodyContext {
+  std::string_view text;  // the body as it came: nlohmann::json does not keep the order of members
+  int64_t slots = 1;
+  int64_t capacity = 0;   // tokens of a slot
+  bool denoises = false;  // the model writes canvases
+};
+
+}  // namespace rullama::server
