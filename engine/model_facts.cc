@@ -140,6 +140,8 @@ Result<ModelDescription> DescribeModel(LayeredConfig layers, const HostHooks& ho
   return ModelDescription{.sampling = SamplingDefaultsOf(settings),
                           .takes_pictures = model.Takes(MediaKind::kPicture),
                           .takes_sound = model.Takes(MediaKind::kSound),
+                          .calls_tools = !model.model->AnswerMarkers().empty(),
+                          .embeds = !model.facts().denoises(),
                           .metadata = MetadataJson(file, max_items)};
 }
 

@@ -38,6 +38,8 @@ struct ModelDescription {
   SamplingDefaults sampling = {};
   bool takes_pictures = false;
   bool takes_sound = false;
+  bool calls_tools = false;   // and thinks
+  bool embeds = false;        // Engine::Embed() works
   std::string metadata = {};  // as Engine::Metadata()
 };
 

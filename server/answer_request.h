@@ -20,8 +20,6 @@ struct AnswerRequest {
   std::string form_name;        // the member that says which form the text has, if there is one
   bool flat_tools = false;      // the body has the members of a tool's function beside its type
   std::vector<std::string> ignored;  // members that mean nothing here, to be named in the answer
-
-  [[nodiscard]] int64_t answers() const { return n * std::ssize(prompts); }
 };
 
 }  // namespace rullama::server

@@ -41,12 +41,6 @@ TokenCount TokensIn(std::string_view message) {
   return tokens;
 }
 
-// Tells the log and the metrics why the call was ended.
-void NoteCancel(const Services& services, Call& call, CancelCause cause) {
-  call.record().reason = NameOf(cause);
-  services.metrics.Add(Counter::kCancelled, 1, fmt::format("reason=\"{}\"", NameOf(cause)));
-}
-
 // "tools[0].function.parameters" -> "tools[0].parameters".
 std::string WithoutFunction(std::string place) {
   constexpr std::string_view kFunction = ".function";
@@ -54,7 +48,8 @@ std::string WithoutFunction(std::string place) {
   return at == std::string::npos ? place : place.erase(at, kFunction.size());
 }
 
-// The answers to one request while they are written. Each is read by a thread of its own.
+// The answers to one request while they are written. There are as many threads as there are slots,
+// each of which reads one answer at a time, in the order in which the engine begins them.
 class AnswerRun {
  public:
   AnswerRun(const Services& services, Call& call, AnswerRequest& request, AnswerFormat& format,
@@ -73,6 +68,8 @@ class AnswerRun {
   // Starts all answers; none is left if one cannot be started, or if `stop` was requested before.
   ApiResult<void> Submit(Engine& engine, const std::stop_token& stop);
   void Run();
+  // Reads answers, each of which has no reader yet, until all have one.
+  void ReadSome();
   void Read(size_t index);
   void ReadAnswer(size_t index);
   void RunOutOfMemory();
@@ -92,6 +89,8 @@ class AnswerRun {
   AnswerFormat& format_;
   RunningRequest& running_;
   std::vector<Generation> generations_;
+  std::atomic<size_t> next_ = 0;  // the first one without a reader
+  int64_t slots_ = 1;
   std::vector<std::string> ignored_;  // members and keywords
   std::mutex mutex_;                  // guards what follows, and the writing
   std::vector<Choice> choices_;
@@ -130,6 +129,7 @@ ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
     prompt.media = {};
   }
   choices_.resize(generations_.size());
+  slots_ = engine.info().slots;
   const Completion& first = generations_.front().completion();
   for (const std::string& keyword : first.ignored_keywords) {
     ignored_.push_back("schema." + keyword);
@@ -144,11 +144,12 @@ void AnswerRun::Run() {
   running_.SetCancel([this] { Cancel(); });
   std::vector<std::thread> readers;
   try {
-    for (size_t i = 1; i < generations_.size(); ++i) readers.emplace_back([this, i] { Read(i); });
+    const int64_t most = std::min(std::ssize(generations_), slots_);
+    for (int64_t i = 1; i < most; ++i) readers.emplace_back([this] { ReadSome(); });
   } catch (const std::exception&) {  // std::system_error or std::bad_alloc
     RunOutOfMemory();
   }
-  Read(0);
+  ReadSome();
   for (std::thread& reader : readers) reader.join();
   call_.OnLeave({});
   running_.SetCancel({});
@@ -159,6 +160,10 @@ void AnswerRun::RunOutOfMemory() {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(no_memory_);
   Cancel();
+}
+
+void AnswerRun::ReadSome() {
+  for (size_t i = next_++; i < generations_.size(); i = next_++) Read(i);
 }
 
 void AnswerRun::Read(size_t index) {
@@ -280,6 +285,11 @@ void AnswerRun::Finish() {
 
 }  // namespace
 
+void NoteCancel(const Services& services, Call& call, CancelCause cause) {
+  call.record().reason = NameOf(cause);
+  services.metrics.Add(Counter::kCancelled, 1, fmt::format("reason=\"{}\"", NameOf(cause)));
+}
+
 int64_t ContextLimit(const Engine& engine, const Request& request) {
   const int64_t capacity = engine.info().capacity;
   return request.max_context > 0 ? std::min(request.max_context, capacity) : capacity;
@@ -360,7 +370,8 @@ AnswerIdentity IdentityOf(const Services& services, const UsedModel& model) {
 
 void RunAnswer(const Services& services, Call& call, Engine& engine, AnswerRequest& request,
                AnswerFormat& format) {
-  auto running = services.running.Admit(call.client(), request.answers());
+  // Several prompts take the place of one: they wait for each other.
+  auto running = services.running.Admit(call.client(), request.n);
   if (!running) return call.Fail(running.error());
   AnswerRun(services, call, request, format, **running).SubmitAndRun(engine);
 }

@@ -20,6 +20,9 @@ namespace rullama::server {
 void RunAnswer(const Services& services, Call& call, Engine& engine, AnswerRequest& request,
                AnswerFormat& format);
 
+// Tells the log and the metrics why the call was ended.
+void NoteCancel(const Services& services, Call& call, CancelCause cause);
+
 // The model of a name, for the record of the call too. Errors: those of Models::Acquire().
 ApiResult<UsedModel> AcquireModel(const Services& services, Call& call, std::string_view name);
 

@@ -22,9 +22,12 @@ namespace {
 constexpr std::chrono::milliseconds kKeyDelay{100};
 constexpr size_t kMaxAgentBytes = 64;
 constexpr size_t kMaxAskedFields = 50;
-// The types of a body that are read as JSON. curl sends the latter two unless it is told otherwise.
-constexpr std::array<std::string_view, 3> kJsonTypes = {
-    "application/json", "application/x-www-form-urlencoded", "text/plain"};
+// The types of a body that are read as JSON. curl sends a form unless it is told otherwise, scripts
+// send plain text, and clients of Ollama, which looks at no type, bytes. Pages of other origins,
+// whose browser sends the first two of these without asking, are refused by their Origin.
+constexpr std::array<std::string_view, 4> kJsonTypes = {"application/json",
+                                                        "application/x-www-form-urlencoded",
+                                                        "text/plain", "application/octet-stream"};
 
 std::string_view GivenKey(const HttpRequest& request) {
   constexpr std::string_view kBearer = "bearer ";  // in any case

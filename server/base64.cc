@@ -38,22 +38,29 @@ std::string Base64(std::span<const std::byte> bytes) {
 }
 
 std::optional<std::string> FromBase64(std::string_view text) {
-  if (text.ends_with('=') && text.size() % 4 != 0) return std::nullopt;
-  for (int padding = 0; padding < 2 && text.ends_with('='); ++padding) text.remove_suffix(1);
-  if (text.size() % 4 == 1) return std::nullopt;
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3 + 2);
   uint32_t group = 0;
   int bits = 0;
+  size_t digits = 0;
+  size_t padding = 0;
   for (const char c : text) {
+    if (c == '\r' || c == '\n' || c == ' ' || c == '\t') continue;
+    if (c == '=') {
+      ++padding;
+      continue;
+    }
     const int8_t digit = kValues[static_cast<unsigned char>(c)];
-    if (digit < 0) return std::nullopt;
+    if (digit < 0 || padding > 0) return std::nullopt;
+    ++digits;
     group = group << 6 | static_cast<uint32_t>(digit);
     bits += 6;
     if (bits < 8) continue;
     bits -= 8;
     bytes.push_back(static_cast<char>(group >> bits & 0xffU));
   }
+  const bool padded = padding > 0 && padding <= 2 && (digits + padding) % 4 == 0;
+  if (digits % 4 == 1 || (padding > 0 && !padded)) return std::nullopt;
   return bytes;
 }
 

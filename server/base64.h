@@ -11,7 +11,8 @@ namespace rullama::server {
 
 std::string Base64(std::span<const std::byte> bytes);
 
-// The bytes of such a text, whose padding may be missing; nothing for any other text.
+// The bytes of such a text, in which there may be line ends, blanks and tabs, and whose padding may
+// be missing; nothing for any other text.
 std::optional<std::string> FromBase64(std::string_view text);
 
 }  // namespace rullama::server

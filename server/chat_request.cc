@@ -14,7 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxPrompts = 16;
+constexpr size_t kMaxPrompts = 256;
+constexpr int64_t kMaxPromptAnswers = 512;  // to all of them
 constexpr int64_t kDefaultTextTokens = 16;  // of /v1/completions, as OpenAI has it
 
 // Whether the model is to think; the two ways to say it must agree.
@@ -65,6 +66,12 @@ void ReadPrompts(FieldReader& fields, const Request& request, AnswerRequest& out
         "invalid_value", "prompt",
         fmt::format("has {} prompts, expected at most {}", list.size(), kMaxPrompts));
   }
+  if (out.n * std::ssize(list) > kMaxPromptAnswers) {
+    return fields.Fail("invalid_value", "prompt",
+                       fmt::format("has {} prompts with 'n' answers each, expected at most {} "
+                                   "answers",
+                                   list.size(), kMaxPromptAnswers));
+  }
   for (const json& one : list) {
     const bool same_kind = !several || one.type() == list.front().type();
     if (!same_kind || !ReadPrompt(fields, one, out.prompts.emplace_back(request))) {
@@ -113,8 +120,9 @@ ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& co
   if (const json* kinds = fields.Find("modalities"); kinds && *kinds != json::array({"text"})) {
     fields.Fail("unsupported_value", "modalities", "is not [\"text\"]; only text is written");
   }
-  const auto tokens = fields.Integer("max_tokens", 1);
-  request.max_tokens = fields.Integer("max_completion_tokens", 1).value_or(tokens.value_or(-1));
+  const auto tokens = ReadMaxTokens(fields, "max_tokens", context.capacity);
+  request.max_tokens = ReadMaxTokens(fields, "max_completion_tokens", context.capacity)
+                           .value_or(tokens.value_or(-1));
   return Finish(fields, std::move(out));
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
+#include <memory>
 
 #include "server/answer_run.h"
 #include "server/sampling_fields.h"
@@ -12,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxInputs = 256;
+constexpr size_t kMaxInputs = 2'048;  // as OpenAI has it
 
 // The first `dimensions` numbers, scaled to length 1 again.
 void Shorten(std::vector<float>& values, size_t dimensions) {
@@ -78,21 +80,32 @@ std::vector<EmbeddingInput> ReadInputs(FieldReader& fields, std::string_view nam
 ApiResult<Embedded> EmbedAll(const Services& services, Call& call, Engine& engine,
                              const std::vector<EmbeddingInput>& inputs,
                              std::optional<int64_t> dimensions, bool truncate) {
-  Embedded out;
   auto running = services.running.Admit(call.client(), 1);
   if (!running) return tl::unexpected(running.error());
+  RunningRequest& request = **running;
+  const auto left = std::make_shared<std::atomic<bool>>(false);
+  call.OnLeave([left] { *left = true; });
+  Embedded out;
   const auto capacity = static_cast<size_t>(engine.info().capacity);
   for (const EmbeddingInput& input : inputs) {
+    if (*left) request.Cancel(CancelCause::kLeft);
+    if (request.cause() != CancelCause::kNone) {
+      NoteCancel(services, call, request.cause());
+      return tl::unexpected(*left ? MakeApiError("client_left", "the client has left")
+                                  : request.Failure());
+    }
     // Longer ones than this are not counted exactly.
     auto ids = IdsOf(engine, input, truncate ? -1 : 4 * engine.info().capacity);
     if (!ids) return tl::unexpected(ids.error());
     if (truncate && ids->size() > capacity) ids->resize(capacity);
     auto values = engine.Embed(*ids);
     if (!values) return tl::unexpected(SubmitError(engine, {.ids = *ids}, values.error()));
+    request.GotSlot();
     out.tokens += std::ssize(*ids);
     if (dimensions) Shorten(*values, static_cast<size_t>(*dimensions));
     out.vectors.push_back(*std::move(values));
   }
+  call.OnLeave({});
   call.record().prompt_tokens = out.tokens;
   services.metrics.Add(Counter::kPromptTokens, static_cast<double>(out.tokens));
   return out;

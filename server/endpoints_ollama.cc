@@ -136,8 +136,11 @@ ApiResult<OllamaEmbedded> EmbedInputs(const Services& services, Call& call, Fiel
   return OllamaEmbedded{model->id, *std::move(result)};
 }
 
-json CapabilitiesOf(const ModelDescription& model) {
-  json capabilities = {"completion", "tools", "thinking"};
+json CapabilitiesOf(const ModelDescription& model, bool embeddings) {
+  json capabilities = json::array({"completion"});
+  if (model.calls_tools) capabilities.push_back("tools");
+  if (model.calls_tools) capabilities.push_back("thinking");
+  if (model.embeds && embeddings) capabilities.push_back("embedding");
   if (model.takes_pictures) capabilities.push_back("vision");
   if (model.takes_sound) capabilities.push_back("audio");
   return capabilities;
@@ -196,7 +199,7 @@ void OllamaShow(const Services& services, Call& call) {
                  {"license", ""},
                  {"details", DetailsOf(model.info)},
                  {"model_info", json::parse(described->metadata)},
-                 {"capabilities", CapabilitiesOf(*described)},
+                 {"capabilities", CapabilitiesOf(*described, services.options.embeddings)},
                  {"modified_at", TimeOf(model.time)}},
                 fields.Unknown());
 }

@@ -67,7 +67,8 @@ void ReadOptions(FieldReader& fields, const BodyContext& context, AnswerRequest&
   ReadSampling(inner, request.sampling);
   if (context.denoises) IgnoreSampling(inner);
   ReadStop(inner, request.stop);
-  request.max_tokens = std::max<int64_t>(inner.Integer("num_predict", -2).value_or(-1), -1);
+  const auto predicted = inner.Integer("num_predict", -2);
+  if (predicted) request.max_tokens = *predicted < 0 ? context.capacity : *predicted;
   if (const auto size = inner.Integer("num_ctx", 1)) {
     request.max_context = std::min(*size, context.capacity);
     if (*size > context.capacity) {

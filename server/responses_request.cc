@@ -250,7 +250,7 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json& body, const BodyCon
   if (out.answer.include_drafts) out.answer.ignored.push_back("stream_options.include_drafts");
   RefuseState(fields);
   request.messages = ReadInput(fields, request.media).dump();
-  request.max_tokens = fields.Integer("max_output_tokens", 1).value_or(-1);
+  request.max_tokens = ReadMaxTokens(fields, "max_output_tokens", context.capacity).value_or(-1);
   ReadReasoning(fields, out.answer, request);
   ReadLogprobs(fields, out.answer, request);
   const ToolFields tools = ReadTools(fields, /*flat=*/true);

@@ -33,6 +33,11 @@ void ReadSetting(FieldReader& fields, std::string_view name, const Range& range,
   if (const auto value = ReadValue(fields, name, range)) setting = value;
 }
 
+// What clients of other servers send for "no limit".
+bool IsMinusOne(const json* value) {
+  return value != nullptr && value->is_number_integer() && *value == -1;
+}
+
 bool IsZero(const json* value) {
   return value != nullptr && value->is_number() && value->get<double>() == 0;
 }
@@ -43,18 +48,26 @@ void ReadSampling(FieldReader& fields, SamplingOptions& sampling) {
   // The APIs allow 0, which leaves one token; the sampler takes probabilities above 0.
   const bool best_only = IsZero(fields.Find("top_p"));
   const bool one_typical = IsZero(fields.Find("typical_p"));
+  const bool all_kept = IsMinusOne(fields.Find("top_k"));
   const auto is_special = [&](std::string_view name) {
-    return (best_only && name == "top_p") || (one_typical && name == "typical_p");
+    return (best_only && name == "top_p") || (one_typical && name == "typical_p") ||
+           (all_kept && name == "top_k");
   };
 #define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   if (!is_special(#name)) ReadSetting(fields, #name, range, sampling.name);
 #include "core/config/sampler_settings.def"
+  if (all_kept) sampling.top_k = 0;
   if (best_only) {
     sampling.top_p.reset();
     sampling.top_k = 1;
   }
   if (one_typical) sampling.typical_p = std::numeric_limits<float>::min();
   sampling.seed = fields.Integer("seed");
+}
+
+std::optional<int64_t> ReadMaxTokens(FieldReader& fields, std::string_view name, int64_t capacity) {
+  if (IsMinusOne(fields.Find(name))) return capacity;
+  return fields.Integer(name, 1);
 }
 
 void IgnoreSampling(FieldReader& fields) {

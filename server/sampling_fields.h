@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/api/request.h"
@@ -13,8 +15,11 @@ namespace rullama::server {
 
 inline constexpr int64_t kMaxTopLogprobs = 20;
 
-// The numbers of sampler_settings.def, each within its range, and seed.
+// The numbers of sampler_settings.def, each within its range, and seed. top_k of -1 is off, as 0
+// is.
 void ReadSampling(FieldReader& fields, SamplingOptions& sampling);
+// The member `name`, a number of tokens from 1 on; -1: as many as fit into a slot.
+std::optional<int64_t> ReadMaxTokens(FieldReader& fields, std::string_view name, int64_t capacity);
 // These numbers have no effect: the model denoises canvases.
 void IgnoreSampling(FieldReader& fields);
 

@@ -196,6 +196,8 @@ TEST_F(ApiTest, TheRouteIsLookedForBeforeTheTypeOfTheBody) {
   } table[] = {{kChat, "text/xml", 415},
                {kChat, "text/plain; charset=utf-8", 200},
                {kChat, "Application/JSON", 200},
+               {kChat, "application/octet-stream", 200},
+               {"/v1/completions", "multipart/form-data; boundary=x", 415},
                {"/v1/audio/transcriptions", "multipart/form-data; boundary=x", 501},
                {"/api/blobs/sha256:0", "application/octet-stream", 501}};
   for (const auto& row : table) {
@@ -206,6 +208,22 @@ TEST_F(ApiTest, TheRouteIsLookedForBeforeTheTypeOfTheBody) {
                 "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
     const std::string answer = client.ReadAll();
     EXPECT_EQ(StatusOf(answer), row.status) << row.path << " " << row.type << ": " << answer;
+  }
+}
+
+// A page of another origin sends the simple types without asking the server first.
+TEST_F(ApiTest, PagesOfOtherOriginsAreRefusedWhateverTheTypeOfTheBody) {
+  for (const char* type : {"text/plain", "application/x-www-form-urlencoded",
+                           "application/octet-stream", "application/json"}) {
+    for (const char* origin : {"https://evil.example", "null"}) {
+      const std::string body = Chat("Hi", R"("temperature": 0)");
+      Client client(server_->port());
+      client.Send(std::string("POST ") + kChat +
+                  " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + kKey +
+                  "Origin: " + origin + "\r\nContent-Type: " + type +
+                  "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+      EXPECT_EQ(StatusOf(client.ReadAll()), 403) << type << " " << origin;
+    }
   }
 }
 
@@ -255,6 +273,69 @@ TEST_F(ApiTest, EmbeddingsHaveLengthOneInBothForms) {
   const auto encoded = text["data"][0]["embedding"].get<std::string>();
   EXPECT_EQ(encoded.size(), 44U);
   EXPECT_EQ(encoded.find('='), 43U);
+}
+
+// As many as LangChain and OpenAI's clients send at once.
+TEST_F(ApiTest, ManyTextsAreEmbedded) {
+  const json answer =
+      Answer("/v1/embeddings",
+             json{{"input", std::vector<std::string>(2048, "a")}, {"dimensions", 1}}.dump());
+  EXPECT_EQ(answer["data"].size(), 2048U);
+  EXPECT_EQ(answer["data"][2047]["index"], 2047);
+  const std::string refused =
+      Ask("/v1/embeddings", json{{"input", std::vector<std::string>(2049, "a")}}.dump());
+  EXPECT_EQ(StatusOf(refused), 400);
+  EXPECT_THAT(refused, HasSubstr("2048"));
+}
+
+// More prompts than slots, and than a client's share of the queue: they take the place of one.
+TEST_F(ApiTest, ManyPromptsAreContinuedInTheirOrder) {
+  json body = {{"prompt", json::array()}, {"max_tokens", 2}, {"seed", 3}, {"echo", true}};
+  for (int i = 0; i < 100; ++i) body["prompt"].push_back(std::to_string(i) + " is");
+  const json answer = Answer("/v1/completions", body.dump());
+  ASSERT_EQ(answer["choices"].size(), 100U);
+  for (size_t i = 0; i < 100; ++i) {
+    const json& choice = answer["choices"][i];
+    EXPECT_EQ(choice["index"], i);
+    EXPECT_THAT(choice["text"].get<std::string>(),
+                ::testing::StartsWith(std::to_string(i) + " is"));
+  }
+  body["stream"] = true;
+  std::vector<std::string> texts(100);
+  for (const json& event : Events(Ask("/v1/completions", body.dump()))) {
+    if (event.is_string()) continue;
+    for (const json& choice : event["choices"]) {
+      texts.at(choice["index"]) += choice["text"].get<std::string>();
+    }
+  }
+  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(texts[i], answer["choices"][i]["text"]) << i;
+}
+
+// A stream whose tool takes nothing ends with no text of arguments.
+TEST_F(ApiTest, PastCallsMayHaveBlankArguments) {
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "now"}}])";
+  for (const char* arguments : {R"("")", R"(" \n")", R"("{}")", "null", "{}"}) {
+    const std::string call =
+        R"({"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function",
+            "function": {"name": "now", "arguments": )" +
+        std::string(arguments) + "}}]}";
+    const std::string messages = R"("messages": [{"role": "user", "content": "Hi"}, )" + call +
+                                 R"(, {"role": "tool", "tool_call_id": "c", "content": "12:00"}])";
+    const std::string chat = Ask(kChat, "{" + messages + ", " + tools + R"(, "max_tokens": 1})");
+    EXPECT_EQ(StatusOf(chat), 200) << arguments << chat;
+    const std::string ollama =
+        Ask("/api/chat", R"({"model": "tiny", "stream": false, "options": {"num_predict": 1}, )" +
+                             messages + ", " + tools + "}");
+    EXPECT_EQ(StatusOf(ollama), 200) << arguments << ollama;
+    if (*arguments != '"') continue;  // here arguments are a text
+    const std::string response =
+        Ask("/v1/responses", R"({"max_output_tokens": 1, "input": [{"role": "user", "content":
+            "Hi"}, {"type": "function_call", "call_id": "c", "name": "now", "arguments": )" +
+                                 std::string(arguments) +
+                                 R"(}, {"type": "function_call_output", "call_id": "c",
+            "output": "12:00"}]})");
+    EXPECT_EQ(StatusOf(response), 200) << arguments << response;
+  }
 }
 
 TEST_F(ApiTest, TokensGoThereAndBack) {
@@ -431,11 +512,41 @@ TEST(ShowTest, DescribesAModelThatIsNotLoaded) {
   EXPECT_EQ(shown["details"]["family"], "gemma4");
   EXPECT_THAT(shown["parameters"], HasSubstr("top_k 7\n"));
   EXPECT_EQ(shown["model_info"]["general.architecture"], "gemma4");
+  EXPECT_EQ(shown["capabilities"], json::array({"completion", "tools", "thinking", "embedding"}));
   EXPECT_TRUE(shown["model_info"]["tokenizer.ggml.tokens"].is_null());
   const json all = AskForJson(server->port(), "/api/show", R"({"name": "other", "verbose": true})");
   EXPECT_TRUE(all["model_info"]["tokenizer.ggml.tokens"].is_array());
   EXPECT_THAT(Ask(server->port(), "/api/show", R"({"model": "none"})"), HasSubstr("404 Not Found"));
   EXPECT_EQ(loads, 1) << "no more than the first";
+}
+
+TEST(ShowTest, EmbeddingIsACapabilityWhereItIsServed) {
+  const auto capabilities = [](const char* path, bool embeddings) -> json {
+    const EngineOptions options{.model = path,
+                                .backend = "cpu",
+                                .settings = {{"context.capacity", "160"}},
+                                .plugin_paths = {kPlugins}};
+    std::vector<ServedModel> models;
+    models.push_back({.id = "m",
+                      .load = [=] { return Engine::Open(options); },
+                      .describe =
+                          [=](size_t max_items) {
+                            return DescribeModel(Must(ConfigOf(options)), {}, max_items);
+                          }});
+    Api api(std::move(models), Must(Engine::Open(options)),
+            {.version = "1", .embeddings = embeddings});
+    const auto server =
+        Must(HttpServer::Start({}, [&api](Exchange& exchange) { api.Handle(exchange); }));
+    const int status =
+        StatusOf(server::Ask(server->port(), "/api/embed", R"({"model": "m", "input": "a"})"));
+    const json shown = AskForJson(server->port(), "/api/show", R"({"model": "m"})")["capabilities"];
+    EXPECT_EQ(status == 200, std::ranges::find(shown, json("embedding")) != shown.end())
+        << path << embeddings << status;
+    return shown;
+  };
+  EXPECT_EQ(capabilities(kModel, false), json::array({"completion", "tools", "thinking"}));
+  EXPECT_EQ(capabilities(kModel, true).back(), "embedding");
+  EXPECT_NE(capabilities(kDiffusion, true).back(), "embedding");
 }
 
 class CanvasApiTest : public ::testing::Test {

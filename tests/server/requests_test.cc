@@ -60,8 +60,12 @@ TEST(Base64Test, TextsComeBack) {
     EXPECT_EQ(FromBase64(text.substr(0, text.find('='))), bytes);
     bytes.push_back(static_cast<char>(i));
   }
-  for (const char* text : {"A", "AA A", "AA-_", "A===", "=AAA", "AAAA="}) {
+  for (const char* text : {"A", "AA-_", "A===", "=AAA", "AAAA=", "AA=A", "AA==="}) {
     EXPECT_EQ(FromBase64(text), std::nullopt) << text;
+  }
+  // Lines of 76 characters are usual.
+  for (const char* text : {"aGVsbG8=", "aGVs\r\nbG8=\r\n", " aGV sbG\t8", "aGVsbG8\n="}) {
+    EXPECT_EQ(FromBase64(text), "hello") << text;
   }
 }
 
@@ -91,8 +95,12 @@ constexpr Row kRows[] = {
     {R"("typical_p": 1.1)", "invalid_value", "typical_p"},
     {R"("repeat_penalty": 0)", "invalid_value", "repeat_penalty"},
     {R"("presence_penalty": -2)", "ok", ""},
-    {R"("top_k": -1)", "invalid_value", "top_k"},
+    {R"("top_k": -1)", "ok", ""},
+    {R"("top_k": -2)", "invalid_value", "top_k"},
     {R"("max_tokens": 1)", "ok", ""},
+    {R"("max_tokens": -1)", "ok", ""},
+    {R"("max_tokens": -2)", "invalid_value", "max_tokens"},
+    {R"("max_completion_tokens": -1)", "ok", ""},
     {R"("max_tokens": 0)", "invalid_value", "max_tokens"},
     {R"("max_tokens": 1.0)", "invalid_type", "max_tokens"},
     {R"("max_completion_tokens": 0)", "invalid_value", "max_completion_tokens"},
@@ -434,9 +442,40 @@ TEST(TextRequestTest, PromptsAreTextsOrIds) {
   EXPECT_EQ(code(R"({"prompt": "a", "suffix": "b"})"), "unsupported_parameter");
   EXPECT_EQ(code(R"({"prompt": "a", "suffix": ""})"), "ok");
   const auto request = ReadTextRequest(*ParseBody(R"({"prompt": ["a", "b"], "n": 2})"), kContext);
-  EXPECT_EQ(request->answers(), 4);
+  EXPECT_EQ(request->n, 2);
+  EXPECT_EQ(request->prompts.size(), 2U);
   EXPECT_EQ(request->prompts.back().prompt, "b");
   EXPECT_EQ(request->prompts.back().max_tokens, 16);
+}
+
+TEST(TextRequestTest, PromptsHaveALimit) {
+  const auto code = [](size_t prompts, int n) {
+    nlohmann::json body = {{"prompt", std::vector<std::string>(prompts, "a")}, {"n", n}};
+    const auto request = ReadTextRequest(body, kContext);
+    return request ? "ok" : request.error().code + " " + request.error().param.value_or("");
+  };
+  EXPECT_EQ(code(256, 1), "ok");
+  EXPECT_EQ(code(256, 2), "ok");
+  EXPECT_EQ(code(257, 1), "invalid_value prompt");
+  EXPECT_EQ(code(200, 3), "invalid_value prompt");
+}
+
+// -1 asks for as much as there is room for, whatever the server would do without the member.
+TEST(ChatRequestTest, MinusOneIsNoLimit) {
+  for (const char* members : {R"("max_tokens": -1)", R"("max_completion_tokens": -1)",
+                              R"("max_tokens": 5, "max_completion_tokens": -1)"}) {
+    EXPECT_EQ(ReadChat(members)->prompts.front().max_tokens, kContext.capacity) << members;
+  }
+  EXPECT_EQ(ReadChat(R"("top_k": -1)")->prompts.front().sampling.top_k, 0);
+  EXPECT_EQ(ReadChat(R"("seed": 1)")->prompts.front().max_tokens, -1) << "as configured";
+  const auto response =
+      ReadResponsesRequest(*ParseBody(R"({"input": "a", "max_output_tokens": -1})"), kContext);
+  EXPECT_EQ(response->answer.prompts.front().max_tokens, kContext.capacity);
+  const auto ollama = ReadOllamaGenerate(
+      *ParseBody(R"({"model": "m", "prompt": "a", "options": {"num_predict": -1, "top_k": -1}})"),
+      kContext);
+  EXPECT_EQ(ollama->answer.prompts.front().max_tokens, kContext.capacity);
+  EXPECT_EQ(ollama->answer.prompts.front().sampling.top_k, 0);
 }
 
 TEST(OllamaRequestTest, OptionsReachTheEngine) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "models/common/chat/json.h"
+#include "models/common/chat/trim.h"
 
 namespace rullama::chat {
 namespace {
@@ -177,6 +178,8 @@ Result<Json> CallArguments(const Json& function, const std::string& path) {
     return ErrorAt(arguments_path, "chat.tool_call", "expected an object, found {}",
                    arguments.type_name());
   }
+  // A call without arguments, as streams of OpenAI's API have it.
+  if (Trim(Text(arguments)).empty()) return Json::object();
   auto parsed = ParseJson(Text(arguments));
   if (!parsed) return tl::unexpected<Error>(std::move(parsed).error().WithContext(arguments_path));
   if (parsed->is_object()) return parsed;

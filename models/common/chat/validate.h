@@ -26,7 +26,8 @@ std::string_view RoleOf(const nlohmann::json& message);
 Status CheckMessages(const nlohmann::json& messages);
 
 // The call's arguments as an object: given as one, as null or absent (then empty), or as a string
-// that holds one. Error chat.tool_call, chat.json or chat.depth, naming `path`.
+// that holds one or is blank (then empty, too). Error chat.tool_call, chat.json or chat.depth,
+// naming `path`.
 Result<nlohmann::json> CallArguments(const nlohmann::json& function, const std::string& path);
 
 }  // namespace rullama::chat

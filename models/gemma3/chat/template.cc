@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "models/common/chat/json.h"
 #include "models/common/chat/trim.h"
@@ -33,79 +34,108 @@ Status CheckParts(const Json& content, const std::string& path) {
   return OkStatus();
 }
 
-// Checks the template's demands beyond the form of a message. `first` is the first one of a turn.
-Status CheckTurns(const Json& messages, size_t first) {
+// Checks the template's demands beyond the form of a message.
+Status CheckTexts(const Json& messages) {
+  bool has_turn = false;
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
     const std::string path = fmt::format("messages[{}]", i);
-    const std::string_view role = RoleOf(message);
-    if (role == "tool" || IsTruthy(Member(message, "tool_calls"))) {
+    if (RoleOf(message) == "tool" || IsTruthy(Member(message, "tool_calls"))) {
       return ErrorAt(path, "chat.tools", "calls of tools, which Gemma 3 was not trained for");
     }
     RL_RETURN_IF_ERROR(CheckParts(Member(message, "content"), path));
-    if (i < first) continue;
-    const std::string_view expected = (i - first) % 2 == 0 ? "user" : "assistant";
-    const bool fits = expected == "user" ? role == "user" : IsAssistant(role);
-    if (fits) continue;
-    return ErrorAt(path + ".role", "chat.role",
-                   "found '{}', expected '{}': after an optional system message, turns of user and "
-                   "assistant alternate",
-                   role, expected);
+    has_turn = has_turn || !IsSystem(RoleOf(message));
   }
-  if (first < messages.size()) return OkStatus();
+  if (has_turn) return OkStatus();
   return ErrorAt("messages", "chat.messages",
                  "found a system message alone, expected a user's too");
 }
 
+// Messages of one side that follow one another: turns alternate in what the model was trained on.
+struct Turn {
+  bool is_model = false;
+  std::vector<size_t> messages = {};
+};
+
 class Renderer {
  public:
   Renderer(const Json& messages, const ChatOptions& options)
-      : messages_(messages), options_(options), first_(IsSystem(RoleOf(messages[0])) ? 1 : 0) {}
+      : messages_(messages), options_(options) {
+    size_t i = 0;
+    for (; i < messages.size() && IsSystem(RoleOf(messages[i])); ++i) system_.push_back(i);
+    // A system message between turns is read by the model as a user's.
+    for (; i < messages.size(); ++i) {
+      const bool is_model = IsAssistant(RoleOf(messages[i]));
+      if (turns_.empty() || turns_.back().is_model != is_model) {
+        turns_.push_back({.is_model = is_model});
+      }
+      turns_.back().messages.push_back(i);
+    }
+  }
 
   Result<ChatPrompt> Render() {
-    RL_RETURN_IF_ERROR(CheckTurns(messages_, first_));
+    RL_RETURN_IF_ERROR(CheckTexts(messages_));
     out_.Template("<bos>");
-    for (size_t i = first_; i < messages_.size(); ++i) {
-      options_.form == ChatForm::kTurns ? Turn(i) : Passage(i);
+    if (options_.form == ChatForm::kContinuation) {
+      Passages();
+      return std::move(out_).Finish();
     }
-    if (options_.add_generation_prompt && options_.form == ChatForm::kTurns) {
-      out_.Template(kTurnMarkers.begin);
-      out_.Template("model\n");
+    // In front of a greeting the system text is a turn of its own.
+    if (!system_.empty() && turns_.front().is_model) {
+      Begin(/*is_model=*/false);
+      Contents(system_, /*trim=*/true);
+      End();
     }
+    for (size_t i = 0; i < turns_.size(); ++i) WriteTurn(i);
+    if (options_.add_generation_prompt) Begin(/*is_model=*/true);
     return std::move(out_).Finish();
   }
 
  private:
-  void Turn(size_t index) {
-    const bool is_model = IsAssistant(RoleOf(messages_[index]));
+  void Begin(bool is_model) {
     out_.Template(kTurnMarkers.begin);
     out_.Template(is_model ? "model\n" : "user\n");
-    if (index == first_) SystemText();
+  }
+  void End() {
+    out_.Template(kTurnMarkers.end);
+    out_.Template("\n");
+  }
+
+  void WriteTurn(size_t index) {
+    const Turn& turn = turns_[index];
+    Begin(turn.is_model);
+    if (index == 0 && !turn.is_model) SystemText();
     out_.SetTrained(IsTrained(index));
-    Content(index, /*trim=*/true);
+    Contents(turn.messages, /*trim=*/true);
+    const bool ends_example = options_.trained != TrainedTurns::kNone && index + 1 == turns_.size();
     out_.Template(kTurnMarkers.end);
     out_.SetTrained(false);
-    const bool ends_example =
-        options_.trained != TrainedTurns::kNone && index + 1 == messages_.size();
     if (!ends_example) out_.Template("\n");
   }
 
-  void Passage(size_t index) {
-    if (index == first_) {
-      SystemText();
-    } else if (!IsAssistant(RoleOf(messages_[index]))) {
-      out_.Template("\n");
+  void Passages() {
+    SystemText();
+    for (size_t i = 0; i < turns_.size(); ++i) {
+      if (i > 0 && !turns_[i].is_model) out_.Template("\n");
+      out_.SetTrained(IsTrained(i));
+      Contents(turns_[i].messages, /*trim=*/false);
+      out_.SetTrained(false);
+      if (IsTrained(i)) out_.EndAnswer();
     }
-    out_.SetTrained(IsTrained(index));
-    Content(index, /*trim=*/false);
-    out_.SetTrained(false);
-    if (IsTrained(index)) out_.EndAnswer();
   }
 
   void SystemText() {
-    if (first_ == 0) return;
-    Content(0, /*trim=*/false);
+    if (system_.empty()) return;
+    Contents(system_, /*trim=*/false);
     out_.Template("\n\n");
+  }
+
+  // Several messages become one text, with an empty line between them.
+  void Contents(const std::vector<size_t>& indices, bool trim) {
+    for (const size_t index : indices) {
+      if (index != indices.front()) out_.Template("\n\n");
+      Content(index, trim);
+    }
   }
 
   void Content(size_t index, bool trim) {
@@ -115,16 +145,17 @@ class Renderer {
     for (const Json& part : content) write(Text(Member(part, "text")));
   }
 
-  [[nodiscard]] bool IsTrained(size_t index) const {
-    if (!IsAssistant(RoleOf(messages_[index]))) return false;
-    const bool is_last = index + 2 >= messages_.size();
+  [[nodiscard]] bool IsTrained(size_t turn) const {
+    if (!turns_[turn].is_model) return false;
+    const bool is_last = turn + 2 >= turns_.size();
     return options_.trained == TrainedTurns::kAll ||
            (options_.trained == TrainedTurns::kLast && is_last);
   }
 
   const Json& messages_;
   const ChatOptions& options_;
-  size_t first_;  // first message of a turn
+  std::vector<size_t> system_;  // messages in front of the first turn
+  std::vector<Turn> turns_;
   PromptWriter out_;
 };
 

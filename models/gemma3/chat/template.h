@@ -1,6 +1,7 @@
 // Renders a conversation as the prompt Gemma 3 was trained on: a native form of Google's chat
 // template. System text stands in front of the first user's turn; there are no tools and no
-// thoughts.
+// thoughts. The model was trained on turns that alternate, so messages of one side that follow one
+// another become one turn, as in Ollama, and system text in front of a greeting a turn of its own.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -35,8 +36,7 @@ struct ChatOptions {
 };
 
 // `messages` are those of chat::CheckMessages. Errors (kUsage), each naming the place: those of
-// CheckMessages; chat.role (turns of user and assistant that do not alternate), chat.content
-// (media), chat.tools (any).
+// CheckMessages; chat.messages (system text alone), chat.content (media), chat.tools (any).
 Result<chat::ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
                                     const ChatOptions& options);
 

@@ -125,7 +125,13 @@ TEST(ChatTemplate, ArgumentsMayBeAStringThatHoldsAnObject) {
   ASSERT_TRUE(object);
   ASSERT_TRUE(text);
   EXPECT_EQ(object->ToString(), text->ToString());
-  for (const char* wrong : {"[1]", "{", "", "3"}) {
+  const auto none = render(Json::object());
+  for (const char* blank : {"", " ", "\r\n\t", "{}"}) {
+    const auto prompt = render(blank);
+    ASSERT_TRUE(prompt) << prompt.error().ToString();
+    EXPECT_EQ(prompt->ToString(), none->ToString());
+  }
+  for (const char* wrong : {"[1]", "{", "3", "null"}) {
     const auto prompt = render(wrong);
     ASSERT_FALSE(prompt) << wrong;
     EXPECT_THAT(prompt.error().message, HasSubstr("messages[1].tool_calls[0].function.arguments"));
