@@ -31,6 +31,7 @@ struct InspectFlags {
   std::string mmproj;
   int64_t context = kDefaultCapacity;
   bool json = false;
+  ConfigFlags config;
 };
 
 template <typename T>
@@ -156,7 +157,7 @@ json RunnableAsJson(const ModelSummary& summary) {
   return {{"yes", false}, {"reason", summary.refused->message}, {"code", summary.refused->id}};
 }
 
-json FileAsJson(const ModelFile& model, const InspectFlags& flags) {
+json FileAsJson(const ModelFile& model, const ModelSummary& summary, const InspectFlags& flags) {
   const GgufFile& file = *model.file;
   json metadata = json::object();
   for (const GgufEntry& entry : file.metadata()) {
@@ -172,7 +173,6 @@ json FileAsJson(const ModelFile& model, const InspectFlags& flags) {
   for (const auto& [type, sum] : by_type) {
     types[type] = {{"tensors", sum.first}, {"bytes", sum.second}};
   }
-  const ModelSummary summary = Summarize(model);
   return {{"name", summary.name},
           {"architecture", summary.architecture},
           {"quantization", summary.quantization},
@@ -275,7 +275,8 @@ std::string FileText(const json& file) {
 
 Result<int> Inspect(const InspectFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.path));
-  const json file = FileAsJson(model, flags);
+  RL_ASSIGN_OR_RETURN(const ModelSummary summary, SummarizeOnBackend(model, flags.config, console));
+  const json file = FileAsJson(model, summary, flags);
   RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(file) : FileText(file)));
   return 0;
 }
@@ -292,6 +293,7 @@ void AddInspectCommand(CLI::App& app, CommandContext& context) {
   command->add_option("-c,--ctx-size", flags->context, "Estimate memory for this context")
       ->check(CLI::Range(int64_t{1}, int64_t{16777216}))
       ->option_text("N");
+  AddBackendOptions(*command, flags->config);
   command->add_flag("--json", flags->json, "As one JSON object");
   command->footer(R"(Examples:
   rullama inspect gemma4:e2b -c 32768

@@ -110,9 +110,15 @@ Result<int> ListModels(bool as_json, Console& console) {
   return 0;
 }
 
-Result<int> ShowModel(const std::string& name, Console& console) {
-  RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(name));
-  RL_RETURN_IF_ERROR(console.Write(SummaryText(Summarize(model))));
+struct ShowFlags {
+  std::string name;
+  ConfigFlags config;
+};
+
+Result<int> ShowModel(const ShowFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.name));
+  RL_ASSIGN_OR_RETURN(const ModelSummary summary, SummarizeOnBackend(model, flags.config, console));
+  RL_RETURN_IF_ERROR(console.Write(SummaryText(summary)));
   return 0;
 }
 
@@ -128,14 +134,15 @@ void AddListCommands(CLI::App& app, CommandContext& context) {
     context.action = [as_json, &context] { return ListModels(*as_json, context.console); };
   });
 
-  const auto name = std::make_shared<std::string>();
+  const auto flags = std::make_shared<ShowFlags>();
   CLI::App* show = app.add_subcommand("show", "Say in short what a model is and whether it runs");
-  show->add_option("MODEL,-m,--model", *name, "GGUF file or Ollama name")
+  show->add_option("MODEL,-m,--model", flags->name, "GGUF file or Ollama name")
       ->required()
       ->option_text("FILE|NAME");
+  AddBackendOptions(*show, flags->config);
   show->footer("Example:\n  rullama show gemma4:e2b\n\n'rullama inspect' shows everything.");
-  show->callback([name, &context] {
-    context.action = [name, &context] { return ShowModel(*name, context.console); };
+  show->callback([flags, &context] {
+    context.action = [flags, &context] { return ShowModel(*flags, context.console); };
   });
 }
 

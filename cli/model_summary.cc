@@ -4,6 +4,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
+#include "engine/backend_check.h"
 #include "engine/model_facts.h"
 #include "models/registry.h"
 
@@ -43,6 +44,19 @@ ModelSummary Summarize(const ModelFile& model) {
   summary.quantization = QuantizationOf(file);
   summary.bytes = file.bytes().size();
   summary.refused = WhyRefused(file, summary.chat_warning);
+  return summary;
+}
+
+Result<ModelSummary> SummarizeOnBackend(const ModelFile& model, const ConfigFlags& flags,
+                                        Console& console) {
+  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags));
+  ModelSummary summary = Summarize(model);
+  if (summary.refused) return summary;
+  const auto opened = OpenModel(*model.file);
+  const Status runs = opened ? CheckBackend(**opened, loaded.config.values(), flags.plugins,
+                                            ProcessHooks(loaded.environment), console)
+                             : Status(tl::unexpected(opened.error()));
+  if (!runs) summary.refused = runs.error();
   return summary;
 }
 

@@ -1,11 +1,13 @@
-// The short answer to "what is this model, and can rullama run it?". Pure functions.
+// The short answer to "what is this model, and can rullama run it?".
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "cli/console.h"
 #include "cli/loading.h"
+#include "cli/options.h"
 
 namespace rullama::cli {
 
@@ -21,6 +23,10 @@ struct ModelSummary {
 };
 
 ModelSummary Summarize(const ModelFile& model);
+
+// The same, and whether the configured backend runs the model. Errors: config.* (kUsage).
+Result<ModelSummary> SummarizeOnBackend(const ModelFile& model, const ConfigFlags& flags,
+                                        Console& console);
 
 // A line for each fact; control characters of the file are masked.
 std::string SummaryText(const ModelSummary& summary);

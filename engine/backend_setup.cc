@@ -11,6 +11,7 @@
 
 #include "core/config/device_name.h"
 #include "core/reference/reference_backend.h"
+#include "core/runtime/device_program.h"
 #include "engine/auto_settings.h"
 
 namespace rullama {
@@ -188,6 +189,12 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config,
       std::make_unique<Registry>(std::move(options), std::make_shared<PluginHost>(std::move(host)));
   registry->RegisterBuiltIn(kReferenceBackend, ReferencePluginQuery);
   return registry;
+}
+
+Status CheckSupport(const Graph& graph, const BackendDevices& devices,
+                    const PlacementPolicy& policy) {
+  const std::vector<Device*> borrowed = devices.Borrow();
+  return PlaceOps(graph, SupportOfDevices(borrowed), policy).map([](const Placement&) {});
 }
 
 std::vector<Device*> BackendDevices::Borrow() const {

@@ -42,6 +42,11 @@ struct BackendDevices {
 // Error split.model (kUsage) if several devices are to share the layers, which `what` cannot do.
 Status CheckOneDevice(const BackendDevices& devices, std::string_view what);
 
+// Whether the devices can run all ops of a graph, which may be placed elsewhere only as `policy`
+// allows. Loads no weights. Errors of PlaceOps().
+Status CheckSupport(const Graph& graph, const BackendDevices& devices,
+                    const PlacementPolicy& policy);
+
 // Opens the configured devices and, if the policy lets ops leave them, the cpu backend beside them,
 // unless it is one of them. Options are those of OptionsOf() (device_name.h). What `auto` chose and
 // a host device that could not be opened are told to `notices`; with placement.host_expert_layers

@@ -86,7 +86,12 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   RL_ASSIGN_OR_RETURN(settings,
                       ChooseForDevices(std::move(settings), auto_choices_,
                                        devices_.DescribeLayerDevices(), capacity(), need));
-  return built == settings ? OkStatus() : BuildSession(options, settings);
+  if (built != settings) RL_RETURN_IF_ERROR(BuildSession(options, settings));
+  // A model whose weights no device reads is refused now, not by its first step.
+  for (size_t i = 0; i < session_->graph_count(); ++i) {
+    RL_RETURN_IF_ERROR(CheckSupport(session_->graph(i), devices_, placement_));
+  }
+  return OkStatus();
 }
 
 int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {

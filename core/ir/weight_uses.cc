@@ -1,5 +1,7 @@
 #include "core/ir/weight_uses.h"
 
+#include <rullama/sdk/dequantize.h>
+
 #include <cstddef>
 
 namespace rullama {
@@ -12,6 +14,15 @@ bool MultipliesRows(const Op& op, size_t operand) {
 }
 
 }  // namespace
+
+std::optional<DType> UndecodedConstant(const Graph& graph, const Op& op) {
+  for (const ValueId id : op.inputs) {
+    if (id == kNoValue || graph.value(id).lifetime != Lifetime::kConstant) continue;
+    const DType dtype = graph.type(id).dtype;
+    if (sdk::FindDequantizer(dtype) == nullptr) return dtype;
+  }
+  return std::nullopt;
+}
 
 void AddWeightsInProducts(const Graph& graph, WeightNames& names) {
   for (const Op& op : graph.ops) {

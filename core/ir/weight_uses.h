@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -13,5 +14,9 @@ namespace rullama {
 // Names of the constants whose rows some op multiplies with activations.
 using WeightNames = std::set<std::string, std::less<>>;
 void AddWeightsInProducts(const Graph& graph, WeightNames& names);
+
+// The type of a constant among the operands of an op that nothing in this version decodes, so that
+// only a foreign plugin may read it. Nothing if there is none.
+[[nodiscard]] std::optional<DType> UndecodedConstant(const Graph& graph, const Op& op);
 
 }  // namespace rullama

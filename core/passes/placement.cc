@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/ir/weight_uses.h"
 #include "core/passes/decompose.h"
 #include "core/passes/layers.h"
 
@@ -191,7 +192,19 @@ class Placer {
     return MakeError(ErrorKind::kBackend, "placement.refused",
                      "op '{}' ({}) is refused by {}: {}{}; {}", NameOfOp(op), NameOf(op.kind),
                      NameOfDevice(home_[refused.front()]), HomeRefusal(refused.front()), others,
-                     AdviceFor(refused.front(), kinds));
+                     AdviceFor(refused, kinds));
+  }
+
+  [[nodiscard]] std::string AdviceFor(const std::vector<size_t>& refused,
+                                      const std::vector<std::string_view>& kinds) const {
+    for (const size_t i : refused) {
+      const auto dtype = UndecodedConstant(graph_, graph_.ops[i]);
+      if (!dtype) continue;
+      return fmt::format(
+          "no backend of this version decodes {}; take a file with other types, such as Q4_K_M",
+          NameOf(*dtype));
+    }
+    return AdviceFor(refused.front(), kinds);
   }
 
   [[nodiscard]] std::string AdviceFor(size_t i, const std::vector<std::string_view>& kinds) const {

@@ -107,6 +107,28 @@ TEST(Placement, ARefusedPrimitiveIsAnErrorThatSaysWhatToSet) {
   EXPECT_THAT(nowhere.error().message, HasSubstr("the host (cpu) refuses it too: no kernel"));
 }
 
+// Where no backend reads a type, another one is no advice.
+TEST(Placement, ATypeThatNothingDecodesIsNamed) {
+  FakeDevices devices({{0, {OpKind::kMatMul}}, {1, {OpKind::kMatMul}}});
+  for (const DType dtype : {DType::kIQ3_S, DType::kNVFP4}) {
+    Graph graph = MiniModel::Build();
+    for (Value& value : graph.values) {
+      if (value.lifetime == Lifetime::kConstant && value.type.rank > 1) value.type.dtype = dtype;
+    }
+    for (const PlacementPolicy& policy : {PlacementPolicy{}, PolicyWithHost(FallbackPolicy::kDeny),
+                                          PolicyWithHost(FallbackPolicy::kAllow)}) {
+      const auto refused = PlaceOps(graph, devices.Query(), policy);
+      ASSERT_FALSE(refused.has_value());
+      EXPECT_EQ(refused.error().id, "placement.refused");
+      const bool nowhere = refused.error().message.find(
+                               "no backend of this version decodes iq3_s") != std::string::npos;
+      EXPECT_EQ(nowhere, dtype == DType::kIQ3_S) << refused.error().message;
+      const bool other = refused.error().message.find("another backend") != std::string::npos;
+      EXPECT_EQ(other, dtype != DType::kIQ3_S) << refused.error().message;
+    }
+  }
+}
+
 TEST(Placement, AllRefusedKindsAreNamedAtOnce) {
   FakeDevices devices({{0, {OpKind::kRope, OpKind::kMatMul}}});
   for (const FallbackPolicy fallback : {FallbackPolicy::kDeny, FallbackPolicy::kList}) {

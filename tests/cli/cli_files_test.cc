@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
+#include "tests/tensor_type_test_util.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // One token tells whether a model runs.
 RunResult RunModel(const std::string& path) {
@@ -122,6 +124,56 @@ TEST(Files, InspectSaysWhyAModelCannotBeRun) {
   EXPECT_EQ(file["runnable"]["yes"], false);
   EXPECT_EQ(file["architecture"], "llamaX");
   EXPECT_EQ(file["quantization"], "Q4_K_M");
+}
+
+// The types of weights that backends cannot read, by their numbers in files.
+struct UnreadType {
+  uint32_t number;
+  std::string name;
+  bool nowhere;  // nothing decodes it; else another backend reads it
+};
+const UnreadType kUnreadTypes[] = {
+    {16, "iq2_xxs", true}, {17, "iq2_xs", true}, {18, "iq3_xxs", true}, {19, "iq1_s", true},
+    {21, "iq3_s", true},   {22, "iq2_s", true},  {29, "iq1_m", true},   {34, "tq1_0", true},
+    {35, "tq2_0", true},   {40, "nvfp4", false}};
+
+// What does not run is not promised, and no server begins to listen for it.
+TEST(Files, ModelsThatTheBackendCannotReadAreRefusedAtOnce) {
+  const std::string model = ReadFile(TinyModel());
+  for (const UnreadType& type : kUnreadTypes) {
+    const std::string path =
+        TemporaryFile("type.gguf", WithTensorType(model, "blk.0.ffn_up.weight", type.number))
+            .string();
+    const RunResult shown = RunRullama({"show", path});
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    EXPECT_THAT(shown.out, HasSubstr("rullama run    no: "));
+    EXPECT_THAT(shown.out, HasSubstr("weight type " + type.name));
+    const json file = json::parse(RunRullama({"inspect", path, "--json"}).out);
+    EXPECT_EQ(file["runnable"]["yes"], false) << type.name;
+    EXPECT_EQ(file["runnable"]["code"], "placement.refused") << type.name;
+    const auto reason = file["runnable"]["reason"].get<std::string>();
+    EXPECT_EQ(reason.find("no backend of this version decodes " + type.name) != std::string::npos,
+              type.nowhere)
+        << reason;
+    EXPECT_EQ(reason.find("another backend") != std::string::npos, !type.nowhere) << reason;
+  }
+  const std::string path =
+      TemporaryFile("type.gguf", WithTensorType(model, "blk.0.ffn_up.weight", 21)).string();
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"run", "-m", path, "-p", "x"},
+        {"serve", "-m", path, "--port", "0"}}) {
+    const RunResult result = RunRullama(command);
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("[placement.refused"));
+    EXPECT_THAT(result.err, Not(HasSubstr("listening")));
+  }
+  // Another backend runs the file.
+  const std::string nvfp4 =
+      TemporaryFile("type.gguf", WithTensorType(model, "blk.0.ffn_up.weight", 40)).string();
+  const RunResult reference = RunRullama({"show", nvfp4, "--backend", "reference"});
+  EXPECT_THAT(reference.out, HasSubstr("rullama run    yes\n"));
+  const RunResult none = RunRullama({"show", nvfp4, "--backend", "nowhere"});
+  EXPECT_THAT(none.out, HasSubstr("rullama run    no: "));
 }
 
 TEST(Files, InspectNamesAnOllamaModelAsTheUserDoes) {
