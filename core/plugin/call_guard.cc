@@ -1,8 +1,12 @@
 #include "core/plugin/call_guard.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 
 #include "core/base/status.h"
 
@@ -13,52 +17,64 @@ namespace {
 // arguments, read it.
 thread_local PluginCall current_call;
 
-void PrintException() noexcept {
+std::atomic<void (*)(std::string_view)> tell_end{nullptr};
+
+// Room for the last words of a plugin: whatever failed may have been the allocator.
+using Words = std::array<char, 2048>;
+
+void AppendException(Words& words, size_t used) noexcept {
+  const auto append = [&](const char* text) {
+    std::snprintf(words.data() + used, words.size() - used, "%s", text);
+  };
   try {
     if (const std::exception_ptr exception = std::current_exception()) {
       std::rethrow_exception(exception);
     }
-    std::fputs("no exception", stderr);
+    append("no exception");
   } catch (const std::exception& e) {
-    std::fputs(e.what(), stderr);
+    append(e.what());
   } catch (...) {
-    std::fputs("an exception that is not a std::exception", stderr);
+    append("an exception that is not a std::exception");
   }
 }
 
-// Plain stdio: whatever failed may have been the allocator or the logger.
+// Plain stdio, for the same reason. No destructors and no atexit: the plugin's state is unknown.
+[[noreturn]] void EndBecauseOf(const Words& words, const char* advice) {
+  std::fprintf(stderr, "rullama: error: %s; %s\n", words.data(), advice);
+  std::fflush(stderr);
+  if (const auto tell = tell_end.load()) tell(words.data());
+  std::_Exit(static_cast<int>(ErrorKind::kBackend));
+}
+
 [[noreturn]] void OnTerminate() {
   const PluginCall note = current_call;
+  Words words{};
   if (note.plugin.empty()) {
-    std::fputs("rullama: internal error: terminated: ", stderr);
-    PrintException();
-    std::fputs("\n", stderr);
+    AppendException(words, 0);
+    std::fprintf(stderr, "rullama: internal error: terminated: %s\n", words.data());
     std::abort();
   }
-  std::fprintf(stderr, "rullama: error: plugin '%.*s' threw an exception out of %.*s: ",
-               static_cast<int>(note.plugin.size()), note.plugin.data(),
-               static_cast<int>(note.function.size()), note.function.data());
-  PrintException();
-  std::fputs(
-      "; a plugin has to return an error code instead; report this to its authors "
-      "[plugin.exception]\n",
-      stderr);
-  std::fflush(stderr);
-  // No destructors and no atexit: the plugin's state is unknown.
-  std::_Exit(static_cast<int>(ErrorKind::kBackend));
+  const int size = std::snprintf(
+      words.data(), words.size(),
+      "plugin '%.*s' threw an exception out of %.*s: ", static_cast<int>(note.plugin.size()),
+      note.plugin.data(), static_cast<int>(note.function.size()), note.function.data());
+  AppendException(words, std::min(static_cast<size_t>(std::max(size, 0)), words.size() - 1));
+  EndBecauseOf(words,
+               "a plugin has to return an error code instead; report this to its authors "
+               "[plugin.exception]");
 }
 
 // Runs in the thread that called exit, which is inside a call of a plugin only if that plugin did.
 void OnExit() {
   const PluginCall note = current_call;
   if (note.plugin.empty()) return;
-  std::fprintf(stderr,
-               "rullama: error: plugin '%.*s' ended the program inside %.*s by a call of exit; "
-               "report this to its authors [plugin.exit]\n",
-               static_cast<int>(note.plugin.size()), note.plugin.data(),
-               static_cast<int>(note.function.size()), note.function.data());
+  Words words{};
+  std::snprintf(words.data(), words.size(),
+                "plugin '%.*s' ended the program inside %.*s by a call of exit",
+                static_cast<int>(note.plugin.size()), note.plugin.data(),
+                static_cast<int>(note.function.size()), note.function.data());
   std::fflush(nullptr);
-  std::_Exit(static_cast<int>(ErrorKind::kBackend));
+  EndBecauseOf(words, "report this to its authors [plugin.exit]");
 }
 
 }  // namespace
@@ -72,9 +88,13 @@ ScopedPluginCall::~ScopedPluginCall() { current_call = {outer_plugin_, outer_fun
 
 PluginCall CurrentPluginCall() noexcept { return current_call; }
 
-void InstallTerminateHandler() {
-  std::set_terminate(OnTerminate);
-  static_cast<void>(std::atexit(OnExit));  // without it, exit is as silent as it was
+void InstallTerminateHandler(void (*tell)(std::string_view text)) {
+  static std::once_flag once;
+  tell_end.store(tell);
+  std::call_once(once, [] {
+    std::set_terminate(OnTerminate);
+    static_cast<void>(std::atexit(OnExit));  // without it, exit is as silent as it was
+  });
 }
 
 }  // namespace rullama

@@ -33,8 +33,9 @@ PluginCall CurrentPluginCall() noexcept;
 
 // Call this once at the start of main. If an exception leaves a plugin, or a plugin calls exit, the
 // handler prints the plugin and the function (and the exception's text) to stderr and exits with
-// ErrorKind::kBackend; any other termination is our own bug and aborts.
-void InstallTerminateHandler();
+// ErrorKind::kBackend; any other termination is our own bug and aborts. `tell`, if there is one,
+// gets the same words of a plugin's fault; a later call only replaces it.
+void InstallTerminateHandler(void (*tell)(std::string_view text) = nullptr);
 
 namespace internal {
 // The noexcept frame. It holds no object with a destructor, which could run and erase the note
