@@ -68,6 +68,17 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"in_place_and_copied", "Op.matmul/q8_0_k32_n67_t7"},
         Wrong{"prints", "Op.reshape/f32_t7"},
         Wrong{"prints_at_open", "Contract.stdout_is_left_alone"},
+        Wrong{"ignores_hangups_from_open", "Contract.process_is_left_alone"},
+        Wrong{"last_weight_wins", "Contract.weights_are_kept"},
+        Wrong{"places_of_weights_mixed_up", "Contract.weights_are_kept"},
+        Wrong{"no_weights", "Contract.weights_come_and_go"},
+        Wrong{"crashes_as_it_describes", "Contract.graph_is_described"},
+        Wrong{"reads_beyond_weights", "Op.matmul/q8_0_k32_n67_t7"},
+        Wrong{"writes_weights", "Op.matmul/q8_0_k32_n67_t7"},
+        Wrong{"reads_beyond_inputs", "Op.copy/f32_t7"}, Wrong{"leaks", "Replay.memory_stays_flat"},
+        Wrong{"rounds_upward", "Op.copy/f32_t7"}, Wrong{"ignores_interrupts", "Op.copy/f32_t7"},
+        Wrong{"changes_directory", "Op.copy/f32_t7"}, Wrong{"closes_stdin", "Op.copy/f32_t7"},
+        Wrong{"sets_the_locale", "Op.copy/f32_t7"}, Wrong{"blocks_a_signal", "Op.copy/f32_t7"},
         Wrong{"crashes", "Op.reshape/f32_t7"}, Wrong{"exits", "Op.reshape/f32_t7"},
         Wrong{"allocates_each_time", "Replay.counters_stay_flat"},
         Wrong{"observation_matters", "Observation.keeps_results"},
@@ -174,15 +185,69 @@ TEST_P(Ends, ATestAndNotTheRun) {
       passed, [](const std::string& name) { return name.starts_with("Op.reduce/"); }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, Ends,
-                         ::testing::Values(std::pair("crashes", "crashed (SIGSEGV)"),
-                                           std::pair("aborts", "crashed (SIGABRT)"),
-                                           std::pair("exits", "the process was ended with exit")));
+INSTANTIATE_TEST_SUITE_P(
+    Faults, Ends,
+    ::testing::Values(std::pair("crashes", "crashed (SIGSEGV) in plan_compile\n"),
+                      std::pair("aborts", "crashed (SIGABRT) in plan_compile\n"),
+                      std::pair("fills_its_stack",
+                                "crashed (SIGSEGV) in plan_compile: the stack is full\n"),
+                      std::pair("exits",
+                                "plugin 'wrong' ended the program inside plan_compile by a "
+                                "call of exit\n"),
+                      std::pair("leaves", "the process was ended with exit status 5")));
 
 TEST(Conformance, StopsATestThatHangs) {
   const RunResult run = RunWrong("hangs", {"--filter", "Op.reshape/f32_t7", "--timeout", "1"});
   EXPECT_EQ(run.exit_code, kTestFailed);
   EXPECT_THAT(run.out, HasSubstr("[  FAILED  ] Op.reshape/f32_t7\n  did not end within 1 s"));
+}
+
+TEST(Conformance, StopsAfterThreeTestsThatHang) {
+  const RunResult run = RunWrong("hangs", {"--filter", "Op.reshape/*", "--timeout", "1"});
+  EXPECT_EQ(run.exit_code, kTestFailed);
+  EXPECT_THAT(run.out, HasSubstr(" tests were not run, because 3 have hung"));
+  EXPECT_THAT(run.out, HasSubstr("0 passed, 4 failed"));
+}
+
+// The modes of floats, which results of later tests depend on, are put back.
+TEST(Conformance, SideEffectsAreNamed) {
+  const RunResult run = RunWrong("rounds_upward", {"--filter", "Op.copy/f32_t*"});
+  EXPECT_THAT(run.out,
+              HasSubstr("Op.copy/f32_t1\n  the plugin changed what belongs to the program: "
+                        "the modes of the processor for floats"));
+  EXPECT_THAT(run.out, HasSubstr("Op.copy/f32_t7\n  the plugin changed"));
+  EXPECT_THAT(RunWrong("ignores_interrupts", {"--filter", "Op.copy/f32_t7"}).out,
+              HasSubstr("SIGINT is ignored; before, it had its default action"));
+  EXPECT_THAT(RunWrong("closes_stdin", {"--filter", "Op.copy/f32_t7"}).out,
+              HasSubstr("standard input is closed"));
+}
+
+TEST(Conformance, WhatIsPrintedAtTheEndIsAFailure) {
+  const RunResult run = RunWrong("prints_at_shutdown", {"--filter", "Op.copy/f32_t7"});
+  EXPECT_EQ(run.exit_code, kTestFailed);
+  EXPECT_THAT(run.out, HasSubstr("when the device and the plugin were closed: the plugin wrote to "
+                                 "standard output, which belongs to the program: 'good bye"));
+}
+
+TEST(Conformance, AnExceptionOutOfADestructorIsNamedInTheReport) {
+  const std::string report = TemporaryDirectory() / "throws.json";
+  const RunResult run =
+      RunWrong("throws_at_close", {"--filter", "Op.copy/f32_t7", "--json", report});
+  EXPECT_EQ(run.exit_code, kTestFailed);
+  EXPECT_THAT(ReadFile(report), HasSubstr("plugin 'wrong' threw an exception out of device_close: "
+                                          "the device is on fire"));
+}
+
+TEST(Conformance, ACrashNamesTheFunctionAndTheMemory) {
+  const std::string test = "Op.matmul/q8_0_k32_n67_t7";
+  for (const auto& [fault, words] :
+       {std::pair("reads_beyond_weights",
+                  "in weight_create: it touched memory 27 bytes beyond the end of the data of "
+                  "weight 'weight'"),
+        std::pair("writes_weights", "in weight_create: it wrote to the data of weight 'weight'")}) {
+    const RunResult run = RunWrong(fault, {"--filter", test});
+    EXPECT_THAT(run.out, HasSubstr(std::string("crashed (SIGSEGV) ") + words));
+  }
 }
 
 TEST(Conformance, ACrashAtTheEndIsAFailure) {

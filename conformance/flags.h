@@ -19,7 +19,7 @@ struct Flags {
   std::vector<std::string> options;
   uint32_t device = 0;
   uint64_t seed = 1;
-  std::chrono::seconds timeout{300};  // of one test
+  std::chrono::seconds timeout{60};  // of one test
   bool quick = false;
   bool list = false;
   bool matrix = false;

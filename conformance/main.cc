@@ -149,7 +149,8 @@ std::string Flags::Again(std::string_view test) const {
 std::vector<NamedTest> AllTests() {
   std::vector<NamedTest> tests;
   AddContractTests(tests);
-  AddOutputTests(tests);
+  AddProcessTests(tests);
+  AddWeightTests(tests);
   AddBufferTests(tests);
   AddOpTests(tests);
   AddReplayTests(tests);

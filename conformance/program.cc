@@ -42,7 +42,7 @@ Status Program::Allocate(const Case& test, bool observed) {
     storage.observed = observed && value.lifetime == Lifetime::kTransient;
     if (value.lifetime == Lifetime::kConstant) {
       storage.lifetime = RL_LIFETIME_CONSTANT;
-      const Bytes& bytes = test.data.at(value.source);
+      RL_ASSIGN_OR_RETURN(const auto bytes, Constant(test, value.source));
       const uint32_t uses = in_products.contains(value.name) ? RL_WEIGHT_IN_PRODUCTS : 0;
       const WeightDesc desc{value.source, value.type, bytes, uses};
       // The host asks first and takes the answer apart.
@@ -77,6 +77,25 @@ Status Program::Allocate(const Case& test, bool observed) {
   return OkStatus();
 }
 
+Result<std::span<const std::byte>> Program::Constant(const Case& test, const std::string& source) {
+  GuardedMemory& memory = constants_[source];
+  if (memory.bytes().empty()) {
+    const Bytes& bytes = test.data.at(source);
+    RL_ASSIGN_OR_RETURN(memory, GuardedMemory::Create(
+                                    bytes.size(), fmt::format("the data of weight '{}'", source)));
+    std::ranges::copy(bytes, memory.bytes().begin());
+    memory.Seal();
+  }
+  return memory.bytes();
+}
+
+Result<std::span<std::byte>> Program::Staging(size_t size) {
+  if (staging_.bytes().size() < size) {
+    RL_ASSIGN_OR_RETURN(staging_, GuardedMemory::Create(size, "the host's bytes of a copy"));
+  }
+  return staging_.Last(size);
+}
+
 Status Program::FillGuards(const Place& place) {
   const Bytes guard(guard_, kGuardByte);
   RL_RETURN_IF_ERROR(device_.Write(place.buffer, 0, guard));
@@ -94,7 +113,9 @@ Status Program::Poison(uint8_t byte) {
 
 Status Program::Bind(std::string_view name, std::span<const std::byte> bytes) {
   const Place& place = places_.at(graph_.Find(name));
-  return device_.Write(place.buffer, guard_, bytes);
+  RL_ASSIGN_OR_RETURN(const auto staging, Staging(bytes.size()));
+  std::ranges::copy(bytes, staging.begin());
+  return device_.Write(place.buffer, guard_, staging);
 }
 
 Status Program::BindAll(const Case& test) {
@@ -107,15 +128,15 @@ Status Program::BindAll(const Case& test) {
 }
 
 Status Program::Run(const Extents& extents) {
-  RL_RETURN_IF_ERROR(device_.Execute(plan_, extents));
+  RL_RETURN_IF_ERROR(device_.Execute(plan_, extents, &graph_));
   return device_.Wait();
 }
 
 Result<Bytes> Program::Read(std::string_view name, const Extents& extents) {
   const ValueId id = graph_.Find(name);
-  Bytes bytes(graph_.type(id).BytesAt(extents));
-  RL_RETURN_IF_ERROR(device_.Read(places_.at(id).buffer, guard_, bytes));
-  return bytes;
+  RL_ASSIGN_OR_RETURN(const auto staging, Staging(graph_.type(id).BytesAt(extents)));
+  RL_RETURN_IF_ERROR(device_.Read(places_.at(id).buffer, guard_, staging));
+  return Bytes(staging.begin(), staging.end());
 }
 
 Status Program::CheckInputs(const Case& test) {

@@ -33,6 +33,7 @@ struct Suite {
   uint64_t seed = 1;
   Manifest manifest;
   std::string written_while_opening;  // to standard output, by the plugin
+  std::string changed_while_opening;  // of the process's state (process_state.h), by the plugin
 
   [[nodiscard]] Result<std::unique_ptr<Device>> Open() const {
     return plugin->Open(device_index, options);
@@ -49,7 +50,8 @@ struct NamedTest {
 std::vector<NamedTest> AllTests();
 void AddOpTests(std::vector<NamedTest>& tests);
 void AddContractTests(std::vector<NamedTest>& tests);
-void AddOutputTests(std::vector<NamedTest>& tests);
+void AddProcessTests(std::vector<NamedTest>& tests);
+void AddWeightTests(std::vector<NamedTest>& tests);
 void AddBufferTests(std::vector<NamedTest>& tests);
 void AddReplayTests(std::vector<NamedTest>& tests);
 void AddTimesTests(std::vector<NamedTest>& tests);

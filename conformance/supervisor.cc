@@ -17,14 +17,17 @@
 #include <string>
 #include <utility>
 
+#include "conformance/last_words.h"
 #include "conformance/worker.h"
 #include "core/base/json_reader.h"
 
 namespace rullama::conformance {
 namespace {
 
-// A plugin that ends its process in each test is not started over for every one of them.
+// A plugin that ends its process in each test is not started over for every one of them. One that
+// hangs costs more time than one that crashes.
 constexpr int kMaxWorkers = 20;
+constexpr int kMaxHangs = 3;
 
 Error WorkerError(std::string_view what) {
   return {ErrorKind::kRuntime, "conformance.worker",
@@ -45,15 +48,18 @@ void WriteLine(int file, const Event& event) {
 }
 
 // Describes how a process ended that should have sent kDone and exited with 0; empty if it did.
-std::string HowItEnded(int status, bool done) {
+// `last_words`: what it said itself, if it did (last_words.h).
+std::string HowItEnded(int status, bool done, std::string_view last_words) {
   if (WIFSIGNALED(status)) {
     const int number = WTERMSIG(status);
     const char* name = ::sigabbrev_np(number);
-    return name != nullptr ? fmt::format("crashed (SIG{})", name)
-                           : fmt::format("crashed (signal {})", number);
+    return (name != nullptr ? fmt::format("crashed (SIG{})", name)
+                            : fmt::format("crashed (signal {})", number)) +
+           std::string(last_words);
   }
   const int code = WEXITSTATUS(status);
   if (code == 0 && done) return {};
+  if (!last_words.empty()) return std::string(last_words);
   return fmt::format("the process was ended with exit status {}; a plugin must not call exit",
                      code);
 }
@@ -73,6 +79,7 @@ class WorkerProcess {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) std::_Exit(1);
       ::close(ends[0]);
+      SendLastWordsTo(ends[1]);
       RunWorker(flags, tests, [file = ends[1]](const Event& event) { WriteLine(file, event); });
       std::exit(0);  // with all that is to be done at exit: sanitizers report there
     }
@@ -101,6 +108,12 @@ class WorkerProcess {
     }
     const std::string line = buffer_.substr(0, end);
     buffer_.erase(0, end + 1);
+    if (line.starts_with(kLastWords)) {
+      Event last;
+      last.kind = Event::Kind::kLast;
+      last.text = line.substr(1);
+      return last;
+    }
     try {
       const auto event = ReadJson(line);
       if (!event) return std::nullopt;
@@ -112,7 +125,7 @@ class WorkerProcess {
 
   // Called when Next returned nothing. Describes how the process ended or that it had to be killed;
   // empty if it ended as it should.
-  std::string End(bool done, std::chrono::seconds patience) {
+  std::string End(bool done, std::string_view last_words, std::chrono::seconds patience) {
     if (late_) {
       ::kill(pid_, SIGKILL);
       ::waitpid(std::exchange(pid_, -1), nullptr, 0);
@@ -122,8 +135,11 @@ class WorkerProcess {
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;
-    return HowItEnded(status, done);
+    return HowItEnded(status, done, last_words);
   }
+
+  // Whether End() had to kill it.
+  [[nodiscard]] bool late() const { return late_; }
 
  private:
   WorkerProcess(pid_t pid, int pipe) : pid_(pid), pipe_(pipe) {}
@@ -152,6 +168,8 @@ class WorkerProcess {
 struct Course {
   size_t finished = 0;    // tests
   std::string unnatural;  // how it ended, if that was not its own wish
+  bool hung = false;
+  std::string side_effects;  // of closing the device and the plugin
   std::optional<Error> error;
 };
 
@@ -160,6 +178,7 @@ Result<Course> RunOne(const Flags& flags, std::span<const NamedTest> tests, size
   RL_ASSIGN_OR_RETURN(WorkerProcess worker, WorkerProcess::Start(flags, tests));
   Course course;
   bool ready = false, done = false;
+  std::string last_words;
   while (const auto event = worker.Next(flags.timeout)) {
     switch (event->kind) {
       case Event::Kind::kReady:
@@ -174,6 +193,10 @@ Result<Course> RunOne(const Flags& flags, std::span<const NamedTest> tests, size
         break;
       case Event::Kind::kDone:
         done = true;
+        course.side_effects = event->text;
+        break;
+      case Event::Kind::kLast:
+        last_words = event->text;
         break;
       case Event::Kind::kError:
         course.error =
@@ -181,7 +204,8 @@ Result<Course> RunOne(const Flags& flags, std::span<const NamedTest> tests, size
         break;
     }
   }
-  course.unnatural = worker.End(done || course.error, flags.timeout);
+  course.unnatural = worker.End(done || course.error, last_words, flags.timeout);
+  course.hung = worker.late();
   if (!ready && !course.error) {
     course.error = Error{ErrorKind::kBackend, "conformance.crash",
                          fmt::format("plugin '{}', while it was loaded and its device opened: {}",
@@ -194,18 +218,24 @@ Result<Course> RunOne(const Flags& flags, std::span<const NamedTest> tests, size
 
 Status Supervise(const Flags& flags, std::span<const NamedTest> tests, Report& report) {
   size_t next = 0;
+  int hangs = 0;
   for (int workers = 0; next < tests.size(); ++workers) {
-    if (workers == kMaxWorkers) {
-      report.Fail(
-          fmt::format("{} tests were not run, because the plugin has ended {} "
-                      "processes; mend what is above first",
-                      tests.size() - next, workers));
+    if (workers == kMaxWorkers || hangs == kMaxHangs) {
+      report.Fail(fmt::format(
+          "{} tests were not run, because {}; mend what is above first", tests.size() - next,
+          hangs == kMaxHangs ? fmt::format("{} have hung", hangs)
+                             : fmt::format("the plugin has ended {} processes", workers)));
       break;
     }
     RL_ASSIGN_OR_RETURN(const Course course,
                         RunOne(flags, tests.subspan(next), tests.size(), report));
     next += course.finished;
     if (course.error) return tl::unexpected(*course.error);
+    if (course.hung) ++hangs;
+    if (!course.side_effects.empty()) {
+      report.Fail(fmt::format("after the last test, when the device and the plugin were closed: {}",
+                              course.side_effects));
+    }
     if (course.unnatural.empty()) continue;
     if (next == tests.size()) {
       report.Fail(

@@ -1,6 +1,7 @@
 // The handshake and the description of devices, below the C++ classes of the host.
 #include <bit>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "conformance/suite.h"
@@ -27,6 +28,21 @@ Status CheckText(const rl_error& error, std::string_view call) {
   return OkStatus();
 }
 
+// Calls below the C++ classes, noted for reports of crashes.
+int32_t Query(const Suite& suite, const rl_host_v1* host, const rl_plugin_v1** table,
+              rl_error* error) {
+  return CallPlugin(suite.plugin->name(), RL_PLUGIN_QUERY_NAME, suite.query, host, table, error);
+}
+int32_t Open(const Suite& suite, uint32_t index, std::span<const rl_option> options,
+             rl_device** device, rl_error* error) {
+  const rl_plugin_v1& table = suite.plugin->table();
+  return CallPlugin(suite.plugin->name(), "device_open", table.device_open, table.context, index,
+                    options.data(), static_cast<uint32_t>(options.size()), device, error);
+}
+void Close(const Suite& suite, rl_device* device) {
+  CallPlugin(suite.plugin->name(), "device_close", suite.plugin->table().device_close, device);
+}
+
 Status RefusesAnotherMajor(Suite& suite, Device&) {
   const rl_host_v1* real =
       PluginHost::MakeTable(std::make_shared<PluginHost>(HostOptions{}), "conformance");
@@ -35,7 +51,7 @@ Status RefusesAnotherMajor(Suite& suite, Device&) {
     host.abi_major = major;
     const rl_plugin_v1* table = nullptr;
     rl_error error = EmptyError();
-    const int32_t code = suite.query(&host, &table, &error);
+    const int32_t code = Query(suite, &host, &table, &error);
     if (code == RL_OK) return Failed("a host of ABI {}.0 was accepted", major);
     RL_RETURN_IF_ERROR(CheckText(error, "query"));
   }
@@ -56,7 +72,7 @@ Status AcceptsALaterMinor(Suite& suite, Device&) {
   later.host.abi_minor = 7;
   const rl_plugin_v1* table = nullptr;
   rl_error error = EmptyError();
-  if (suite.query(&later.host, &table, &error) != RL_OK || table == nullptr) {
+  if (Query(suite, &later.host, &table, &error) != RL_OK || table == nullptr) {
     return Failed("a host of ABI 1.7 was refused: {}", error.message);
   }
   return OkStatus();
@@ -85,26 +101,25 @@ Status DevicesAreDescribed(Suite& suite, Device&) {
 Status NoSuchDevice(Suite& suite, Device&) {
   const rl_plugin_v1& table = suite.plugin->table();
   rl_str reason{};
-  const uint32_t count = table.device_count(table.context, &reason);
+  const uint32_t count =
+      CallPlugin(suite.plugin->name(), "device_count", table.device_count, table.context, &reason);
   rl_device* device = nullptr;
   rl_error error = EmptyError();
-  if (table.device_open(table.context, count + 5, nullptr, 0, &device, &error) == RL_OK) {
-    table.device_close(device);
+  if (Open(suite, count + 5, {}, &device, &error) == RL_OK) {
+    Close(suite, device);
     return Failed("device {} of {} was opened", count + 5, count);
   }
   return CheckText(error, "device_open");
 }
 
 Status UnknownOption(Suite& suite, Device&) {
-  const rl_plugin_v1& table = suite.plugin->table();
   constexpr std::string_view kKey = "no_such_option";
   const rl_option option = {{kKey.data(), kKey.size()}, {"1", 1}};
   rl_device* device = nullptr;
   rl_error error = EmptyError();
-  const int32_t code =
-      table.device_open(table.context, suite.device_index, &option, 1, &device, &error);
+  const int32_t code = Open(suite, suite.device_index, {&option, 1}, &device, &error);
   if (code == RL_OK) {
-    table.device_close(device);
+    Close(suite, device);
     return Failed("an unknown option was taken");
   }
   RL_RETURN_IF_ERROR(CheckText(error, "device_open"));

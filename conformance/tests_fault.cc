@@ -77,8 +77,9 @@ Status UnknownOpIsRefused(Suite& suite, Device& device) {
   for (const auto& [key, value] : suite.options) {
     options.push_back({{key.data(), key.size()}, {value.data(), value.size()}});
   }
-  if (table.device_open(table.context, suite.device_index, options.data(),
-                        static_cast<uint32_t>(options.size()), &raw, &error) != RL_OK) {
+  const std::string_view name = suite.plugin->name();
+  if (CallPlugin(name, "device_open", table.device_open, table.context, suite.device_index,
+                 options.data(), static_cast<uint32_t>(options.size()), &raw, &error) != RL_OK) {
     return Failed("device_open: {}", error.message);
   }
   rl_value values[2] = {};
@@ -109,8 +110,9 @@ Status UnknownOpIsRefused(Suite& suite, Device& device) {
   graph.max_t = 1;
   graph.max_r = 1;
   rl_op_support support{};
-  const int32_t code = table.query_ops(raw, &graph, &support, &error);
-  table.device_close(raw);
+  const int32_t code =
+      CallPlugin(name, "query_ops", table.query_ops, raw, &graph, &support, &error);
+  CallPlugin(name, "device_close", table.device_close, raw);
   if (code == RL_OK && support.supported != 0) return Failed("op 999999 is said to be supported");
   return OkStatus();
 }

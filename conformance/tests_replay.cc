@@ -1,5 +1,20 @@
 // Plans that run again and again: as a fresh plan would, as the reference does, and without
 // compiling, allocating or recording anything.
+#include <malloc.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RULLAMA_SANITIZED_HEAP
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define RULLAMA_SANITIZED_HEAP
+#endif
+#endif
+#ifdef RULLAMA_SANITIZED_HEAP
+#include <sanitizer/allocator_interface.h>
+#endif
+
+#include <algorithm>
+#include <cstdint>
 #include <thread>
 
 #include "conformance/check.h"
@@ -105,6 +120,37 @@ Status CountersStayFlat(Suite& suite, Device& device) {
   return OkStatus();
 }
 
+// Bytes of the heap in use by this process.
+size_t HeapBytes() {
+#ifdef RULLAMA_SANITIZED_HEAP
+  return __sanitizer_get_current_allocated_bytes();
+#else
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+#endif
+}
+
+// What Stats() claims of executions after the first, seen from outside. Pools may grow once: only
+// memory that is taken in both halves is a leak.
+Status MemoryStaysFlat(Suite& suite, Device& device) {
+  constexpr int kHalf = 49;
+  constexpr size_t kTolerated = size_t{kHalf} * 32;  // the smallest block for each execution
+  RL_ASSIGN_OR_RETURN(const Case test, RichestCase(device, SeedOf(suite, "Memory")));
+  RL_ASSIGN_OR_RETURN(const auto program, Program::Create(device, test));
+  RL_RETURN_IF_ERROR(program->BindAll(test));
+  RL_RETURN_IF_ERROR(program->Run(test.extents));
+  size_t least = SIZE_MAX, before = HeapBytes();
+  for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < kHalf; ++i) RL_RETURN_IF_ERROR(program->Run(test.extents));
+    const size_t after = HeapBytes();
+    least = std::min(least, after > before ? after - before : 0);
+    before = after;
+  }
+  if (least < kTolerated) return OkStatus();
+  return Failed("executions 2 to {} of a plan took {} bytes of host memory each, and kept them",
+                2 * kHalf + 1, least / kHalf);
+}
+
 // Results are as close to the reference when every value is marked as observed, and each value then
 // holds what its op computes. Last bits may differ: an observed value is not fused away, and
 // kernels of their own may sum in another order.
@@ -168,6 +214,7 @@ void AddReplayTests(std::vector<NamedTest>& tests) {
   tests.push_back({"Replay.equals_a_fresh_plan_and_the_reference", EqualsAFreshPlan});
   tests.push_back({"Replay.block_weights_equal_a_fresh_plan", BlockWeightsEqualAFreshPlan});
   tests.push_back({"Replay.counters_stay_flat", CountersStayFlat});
+  tests.push_back({"Replay.memory_stays_flat", MemoryStaysFlat});
   tests.push_back({"Observation.keeps_results", ObservationKeepsResults});
   tests.push_back({"Concurrency.devices_are_independent", DevicesAreIndependent});
 }

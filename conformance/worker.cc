@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "conformance/process_state.h"
 #include "conformance/stdout_capture.h"
 #include "core/plugin/host_table.h"
 #include "core/reference/reference_backend.h"
@@ -30,7 +31,23 @@ std::string WroteToStdout(const std::string& text) {
       Printable({text.data(), text.size()}, text.size()));
 }
 
-Event EndOf(const Status& status, const std::string& written) {
+std::string ChangedTheProcess(const std::string& changes) {
+  return fmt::format("the plugin changed what belongs to the program: {}", changes);
+}
+
+// Joins what is wrong, each of which may be empty.
+std::string Join(std::string first, const std::string& second) {
+  if (first.empty() || second.empty()) return first + second;
+  return first + "; " + second;
+}
+
+// What a plugin did beside its work: wrote to standard output, or changed the process.
+std::string SideEffects(const std::string& written, const std::string& changes) {
+  return Join(written.empty() ? "" : WroteToStdout(written),
+              changes.empty() ? "" : ChangedTheProcess(changes));
+}
+
+Event EndOf(const Status& status, const std::string& side_effects) {
   Event event;
   event.kind = Event::Kind::kEnd;
   if (!status) {
@@ -38,21 +55,37 @@ Event EndOf(const Status& status, const std::string& written) {
     event.verdict = unsupported ? Verdict::kUnsupported : Verdict::kFailed;
     event.text = unsupported ? status.error().message : status.error().ToString();
   }
-  if (!written.empty()) {
-    event.text = event.verdict == Verdict::kFailed
-                     ? fmt::format("{}; {}", event.text, WroteToStdout(written))
-                     : WroteToStdout(written);
+  if (!side_effects.empty()) {
+    event.text = event.verdict == Verdict::kFailed ? Join(event.text, side_effects) : side_effects;
     event.verdict = Verdict::kFailed;
   }
   return event;
 }
 
-Status RunAll(const Flags& flags, std::span<const NamedTest> tests,
-              const std::function<void(const Event&)>& tell) {
-  RL_ASSIGN_OR_RETURN(StdoutCapture capture, StdoutCapture::Begin());
+// The state of the process between two looks at it.
+class Watched {
+ public:
+  // What has changed since the last look. Floats are rounded as in the beginning afterwards, so
+  // that the next test has its own results.
+  std::string TakeChanges() {
+    ProcessState now = ProcessState::Now();
+    std::string changes = now.ChangesSince(last_);
+    first_.RestoreFloats();
+    last_ = changes.empty() ? std::move(now) : ProcessState::Now();
+    return changes;
+  }
+
+ private:
+  ProcessState first_ = ProcessState::Now();
+  ProcessState last_ = first_;
+};
+
+Status RunAll(const Flags& flags, std::span<const NamedTest> tests, StdoutCapture& capture,
+              Watched& process, const std::function<void(const Event&)>& tell) {
   RL_ASSIGN_OR_RETURN(Suite suite, OpenSuite(flags));
   RL_ASSIGN_OR_RETURN(const auto device, suite.Open());
   suite.written_while_opening = capture.Take();
+  suite.changed_while_opening = process.TakeChanges();
   Event ready;
   ready.plugin = suite.plugin->name();
   ready.version = suite.plugin->version();
@@ -63,9 +96,16 @@ Status RunAll(const Flags& flags, std::span<const NamedTest> tests,
     begin.kind = Event::Kind::kBegin;
     tell(begin);
     const Status status = test.run(suite, *device);
-    tell(EndOf(status, capture.Take()));
+    const std::string written = capture.Take();
+    tell(EndOf(status, SideEffects(written, process.TakeChanges())));
   }
   return OkStatus();
+}
+
+Status NothingChangedWhileOpening(Suite& suite, Device&) {
+  if (suite.changed_while_opening.empty()) return OkStatus();
+  return Failed("while it was loaded and its device opened, {}",
+                ChangedTheProcess(suite.changed_while_opening));
 }
 
 Status NothingWrittenWhileOpening(Suite& suite, Device&) {
@@ -108,7 +148,14 @@ void RunWorker(const Flags& flags, std::span<const NamedTest> tests,
                const std::function<void(const Event&)>& tell) {
   Event last;
   last.kind = Event::Kind::kDone;
-  if (const Status status = RunAll(flags, tests, tell); !status) {
+  auto capture = StdoutCapture::Begin();
+  Watched process;
+  const Status status = capture ? RunAll(flags, tests, *capture, process, tell)
+                                : Status(tl::unexpected(capture.error()));
+  if (status) {
+    const std::string written = capture->Take();
+    last.text = SideEffects(written, process.TakeChanges());
+  } else {
     last.kind = Event::Kind::kError;
     last.error_kind = static_cast<int>(status.error().kind);
     last.error_id = status.error().id;
@@ -117,7 +164,8 @@ void RunWorker(const Flags& flags, std::span<const NamedTest> tests,
   tell(last);
 }
 
-void AddOutputTests(std::vector<NamedTest>& tests) {
+void AddProcessTests(std::vector<NamedTest>& tests) {
+  tests.push_back({"Contract.process_is_left_alone", NothingChangedWhileOpening});
   tests.push_back({"Contract.stdout_is_left_alone", NothingWrittenWhileOpening});
 }
 

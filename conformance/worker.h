@@ -20,8 +20,9 @@ struct Event {
     kReady,  // plugin, version and device are set
     kBegin,  // of the next test
     kEnd,    // of that test: verdict and text
-    kDone,   // all tests have run and the device is closed
+    kDone,   // all tests have run, and the device is closed; text: what was wrong with that
     kError,  // the plugin cannot be used: error_kind, error_id, text
+    kLast,   // the process dies: text, as in last_words.h
   };
   Kind kind = Kind::kReady;
   std::string plugin, version, device;

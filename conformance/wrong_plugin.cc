@@ -2,18 +2,24 @@
 // rullama_abi.h at a time, for the test that rullama-conformance sees it. RULLAMA_WRONG names the
 // fault (kFaults); without it, it is the reference. Thread safety: as the contract demands.
 #include <rullama/abi/rullama_abi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cfenv>
 #include <chrono>
+#include <climits>
+#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "core/reference/reference_backend.h"
 
@@ -29,15 +35,68 @@ bool Fault(std::string_view name) {
   return variable != nullptr && name == variable;
 }
 
+// Calls itself so often that no stack is large enough.
+int FillStack(int calls) {
+  constexpr int kFrame = 4096;
+  volatile char frame[kFrame];
+  frame[calls % kFrame] = 1;
+  return calls == 0 ? 0 : FillStack(calls - 1) + frame[calls % kFrame];
+}
+
 // Ends or holds up the process at one op, so that the tests of others go on.
 void DisturbAt(const rl_graph& graph) {
   if (graph.op_count == 0 || graph.ops->kind != RL_OP_reshape) return;
   if (Fault("crashes")) static_cast<void>(std::raise(SIGSEGV));
   if (Fault("aborts")) std::abort();
+  if (Fault("fills_its_stack")) static_cast<void>(FillStack(INT_MAX));
+  if (Fault("leaves")) ::_exit(5);
   if (Fault("exits")) std::exit(0);
   while (Fault("hangs")) std::this_thread::sleep_for(std::chrono::seconds(1));
   if (Fault("prints")) std::puts("here I am");
 }
+
+// Changes what belongs to the program.
+void DisturbTheProcess() {
+  if (Fault("rounds_upward")) std::fesetround(FE_UPWARD);
+  if (Fault("ignores_interrupts")) std::signal(SIGINT, SIG_IGN);
+  if (Fault("changes_directory")) static_cast<void>(::chdir("/"));
+  if (Fault("closes_stdin")) ::close(STDIN_FILENO);
+  if (Fault("sets_the_locale")) std::setlocale(LC_ALL, "C.UTF-8");
+  if (!Fault("blocks_a_signal")) return;
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+// Reads one byte after `size` bytes and what may follow them as padding.
+void ReadBeyond(const void* data, uint64_t size) {
+  constexpr uint64_t kPadding = 32;
+  const volatile char* bytes = static_cast<const volatile char*>(data);
+  [[maybe_unused]] const char beyond = bytes[(size + kPadding - 1) / kPadding * kPadding];
+}
+
+// Weights that this plugin copies, in memory that two of them share.
+class Copies {
+ public:
+  // As many bytes as the data has, which stay where they are.
+  void* Make(const rl_weight_desc& desc) {
+    // By mistake: one place for all, or places counted by how many weights there are.
+    std::vector<char>& place = places_[Fault("last_weight_wins") ? 0 : weights_];
+    place.resize(std::max<size_t>(place.size(), kLargest));
+    std::memcpy(place.data(), desc.data, desc.bytes);
+    ++weights_;
+    return place.data();
+  }
+  void Free() { --weights_; }
+
+ private:
+  static constexpr size_t kLargest = size_t{1} << 20;
+  std::map<size_t, std::vector<char>> places_;
+  size_t weights_ = 0;
+};
+Copies copies;
+bool CopiesWeights() { return Fault("last_weight_wins") || Fault("places_of_weights_mixed_up"); }
 
 // The record of a compiled plan.
 struct Record {
@@ -103,6 +162,7 @@ int32_t Open(void* context, uint32_t index, const rl_option* options, uint32_t o
   if (Fault("options_ignored")) option_count = 0;
   if (Fault("crashes_at_open")) static_cast<void>(std::raise(SIGSEGV));
   if (Fault("prints_at_open")) std::puts("opened");
+  if (Fault("ignores_hangups_from_open")) std::signal(SIGHUP, SIG_IGN);
   const int32_t code = reference->device_open(context, index, options, option_count, device, error);
   if (code != RL_OK && Fault("text_not_terminated")) {
     std::memset(error->message, 'x', sizeof(error->message));
@@ -125,6 +185,7 @@ int32_t CreateBuffer(rl_device* device, uint64_t bytes, int32_t usage, rl_buffer
 int32_t WriteBuffer(rl_device* device, rl_buffer* buffer, uint64_t offset, const void* data,
                     uint64_t size, rl_error* error) {
   if (Fault("offsets_rounded")) offset = offset / 4 * 4;
+  if (Fault("reads_beyond_inputs") && size % 64 != 0) ReadBeyond(data, size);
   return reference->buffer_write(device, buffer, offset, data, size, error);
 }
 
@@ -146,7 +207,34 @@ int32_t LayoutWeight(rl_device* device, const rl_weight_desc* desc, rl_weight_la
   return code;
 }
 
+int32_t CreateWeight(rl_device* device, const rl_weight_desc* desc, rl_weight** weight,
+                     rl_error* error) {
+  if (Fault("reads_beyond_weights")) ReadBeyond(desc->data, desc->bytes);
+  if (Fault("writes_weights")) *static_cast<char*>(const_cast<void*>(desc->data)) ^= 1;
+  if (Fault("no_weights")) return Refuse(error, RL_INTERNAL, "weights are not written yet");
+  rl_weight_desc mine = *desc;
+  if (CopiesWeights()) mine.data = copies.Make(*desc);
+  return reference->weight_create(device, &mine, weight, error);
+}
+
+void FreeWeight(rl_device* device, rl_weight* weight) {
+  if (CopiesWeights()) copies.Free();
+  reference->weight_free(device, weight);
+}
+
+int32_t Describe(rl_device* device, const rl_graph* graph, void* sink, rl_text_sink write,
+                 rl_error* error) {
+  if (Fault("crashes_as_it_describes")) static_cast<void>(std::raise(SIGSEGV));
+  return reference->graph_describe(device, graph, sink, write, error);
+}
+
+void Shutdown(void* context) {
+  if (Fault("prints_at_shutdown")) std::puts("good bye");
+  reference->shutdown(context);
+}
+
 void CloseDevice(rl_device* device) {
+  if (Fault("throws_at_close")) throw std::runtime_error("the device is on fire");
   reference->device_close(device);
   if (Fault("crashes_at_close")) static_cast<void>(std::raise(SIGSEGV));
 }
@@ -195,6 +283,11 @@ void Spoil(const Record& record, const Word& before, rl_error* error) {
 int32_t Execute(rl_plan* plan, const rl_step* step, rl_error* error) {
   Record& record = records[plan];
   if (record.cancelled) return Refuse(error, RL_INTERNAL, "this plan was cancelled once");
+  DisturbTheProcess();
+  if (Fault("leaks")) {
+    static auto* const kept = new std::vector<std::vector<char>>;
+    kept->emplace_back(1000);
+  }
   rl_step now = *step;
   if (record.executions++ == 0) record.first = now;
   // A plan that was recorded for the rows of its first step.
@@ -261,6 +354,10 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table.device_open = Open;
   table.device_close = CloseDevice;
   table.weight_layout = LayoutWeight;
+  table.weight_create = CreateWeight;
+  table.weight_free = FreeWeight;
+  table.graph_describe = Describe;
+  table.shutdown = Shutdown;
   table.buffer_create = CreateBuffer;
   table.buffer_write = WriteBuffer;
   table.query_ops = QueryOps;

@@ -52,7 +52,7 @@ tools/arm64-sysroot.sh --host
 cmake --preset arm64-host
 cmake --build --preset arm64-host --target rullama-conformance rullama_backend_cpu
 for level in neon neon-dotprod neon-i8mm; do
-  emulate max build/arm64-host/bin/rullama-conformance \
+  emulate max build/arm64-host/bin/rullama-conformance --timeout 300 \
     --plugin build/arm64-host/lib/rullama/librullama_backend_cpu.so \
     --manifest backends/cpu/conformance.json --plugin-option "isa=$level"
 done

@@ -26,15 +26,17 @@ atomic: atomic memory_order_acq_rel memory_order_acquire memory_order_relaxed me
 bit: bit_cast bit_ceil bit_floor bit_width countr_zero endian has_single_bit popcount rotr
 bitset: bitset
 cctype: isalnum islower isprint isspace tolower toupper
+cfenv: fesetround
 charconv: chars_format errc from_chars to_chars
 chrono: chrono
+clocale: setlocale
 cmath: abs ceil cos exp fabs floor fmax fmin isfinite isinf isnan ldexp llround log log10 log1p log2 lround
   pow sin sqrt tanh trunc
 complex: abs complex
 concepts: convertible_to integral unsigned_integral
 condition_variable: condition_variable condition_variable_any cv_status
 csetjmp: jmp_buf longjmp
-csignal: raise
+csignal: raise signal
 cstddef: byte ptrdiff_t size_t to_integer
 cstdint: int32_t int64_t uint32_t uint64_t uint8_t
 cstdio: fclose fflush fprintf fputs puts rename setvbuf size_t snprintf sscanf

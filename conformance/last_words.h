@@ -1,0 +1,14 @@
+// What a worker tells its parent as it dies: which function of the plugin it was in, and why. One
+// line of plain text in the pipe of its events (worker.h), which begins with kLastWords.
+//
+// Process-wide. Handlers that a sanitizer has installed stay. Call it once, in the worker, before
+// the plugin is loaded.
+#pragma once
+
+namespace rullama::conformance {
+
+inline constexpr char kLastWords = '!';
+
+void SendLastWordsTo(int file);
+
+}  // namespace rullama::conformance
