@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,12 @@ std::vector<CaseSpec> NeighbourCases();
 // Cases of a step that decodes one row for each of T slots: row i of each T-shaped input belongs to
 // slot i, the input "past" has a number for each slot, and every output has T or R rows.
 std::vector<CaseSpec> BatchCases();
+
+// The names of the cases that --quick runs. Of an op with cases for several types one case for
+// each, of which the next type has the next shape, so that each shape is there as well; of an op
+// without types the first case, the last and the one halfway between. None is for the largest tiles
+// (WideSuffix).
+std::set<std::string> QuickCases(const std::vector<CaseSpec>& cases);
 
 // The weight types with a published layout, and the shapes that each requires.
 std::vector<DType> WeightTypes();

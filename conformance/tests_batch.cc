@@ -172,10 +172,14 @@ Status NeighboursChangeNothing(Suite& suite, Device& device, const CaseSpec& spe
 }  // namespace
 
 void AddBatchTests(std::vector<NamedTest>& tests) {
-  for (const CaseSpec& spec : BatchCases()) {
-    tests.push_back({"Batch." + spec.name, [spec](Suite& suite, Device& device) {
+  const std::vector<CaseSpec> cases = BatchCases();
+  const std::set<std::string> quick = QuickCases(cases);
+  for (const CaseSpec& spec : cases) {
+    tests.push_back({"Batch." + spec.name,
+                     [spec](Suite& suite, Device& device) {
                        return NeighboursChangeNothing(suite, device, spec);
-                     }});
+                     },
+                     quick.contains(spec.name)});
   }
 }
 

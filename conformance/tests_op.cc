@@ -1,9 +1,6 @@
 // Each case of each op, composites in their decomposition, and ops that follow each other.
-#include <limits>
-#include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "conformance/check.h"
@@ -43,45 +40,6 @@ Status RunDecomposed(Suite& suite, Device& device, const CaseSpec& spec) {
 bool TestsDecomposition(const CaseSpec& spec) {
   if (!HasDecomposition(spec.kind)) return false;
   return !spec.weights || *spec.weights == DType::kF32 || *spec.weights == DType::kQ4_K;
-}
-
-// The type that the name of a case begins with, "q4_k" of "matmul/q4_k_k256_n31_t1"; empty if there
-// is none.
-std::string_view TypeInName(std::string_view name) {
-  name.remove_prefix(name.find('/') + 1);
-  std::string_view longest;
-  for (const DTypeInfo& info : kDTypes) {
-    const std::string_view type = info.name;
-    const bool begins = name == type || (name.starts_with(type) && name[type.size()] == '_');
-    if (begins && type.size() > longest.size()) longest = type;
-  }
-  return longest;
-}
-
-// The names of the cases that --quick runs. Of an op with cases for several types one case for
-// each, of which the next type has the next shape, so that each shape is there as well; of an op
-// without types the first case, the last and the one halfway between. None is for the largest tiles
-// (WideSuffix).
-std::set<std::string> QuickCases(const std::vector<CaseSpec>& cases) {
-  std::map<OpKind, std::map<std::string_view, std::vector<std::string_view>>> of_op;
-  for (const CaseSpec& spec : cases) {
-    if (!spec.name.ends_with(WideSuffix(std::numeric_limits<int64_t>::max()))) {
-      of_op[spec.kind][TypeInName(spec.name)].push_back(spec.name);
-    }
-  }
-  std::set<std::string> quick;
-  for (const auto& [kind, types] : of_op) {
-    size_t shape = 0;
-    for (const auto& [type, names] : types) {
-      if (type.empty()) {
-        for (const size_t i : {size_t{0}, names.size() / 2, names.size() - 1})
-          quick.emplace(names[i]);
-      } else {
-        quick.emplace(names[shape++ % names.size()]);
-      }
-    }
-  }
-  return quick;
 }
 
 // A new op without cases would be tested by nobody.
