@@ -398,8 +398,7 @@ Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "bench"});
   }
   const std::string model = loaded.config.values().model.path.value_or("");
-  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(model));
-  RL_ASSIGN_OR_RETURN(const auto plot, ReportFile::Create(flags.plot, model));
+  RL_ASSIGN_OR_RETURN(const auto plot, ReportFile::Create(flags.plot));
   ModelSessionOptions options;
   options.observer = TraceOf(trace, model);
   if (flags.all_rows) options.outputs = GraphOutputs::kAllLogits;

@@ -269,8 +269,7 @@ Result<int> Diff(const DiffFlags& flags, TraceFile* trace, Console& console) {
   }
   const Config& config = loaded.config.values();
   if (flags.heat) RL_RETURN_IF_ERROR(CheckHeat(*flags.heat, model->graph));
-  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(config.model.path.value_or("")));
-  RL_ASSIGN_OR_RETURN(const auto page, ReportFile::Create(flags.html, config.model.path));
+  RL_ASSIGN_OR_RETURN(const auto page, ReportFile::Create(flags.html));
   const auto registry = MakeRegistry(config, loaded.environment, flags.config.plugins);
   Comparison comparison(flags, *model, config, *registry, trace, console);
   RL_ASSIGN_OR_RETURN(const std::vector<DiffReport> reports, comparison.Run());

@@ -46,10 +46,7 @@ Result<int> EncodeFile(const EncodeFlags& flags, Console& console) {
                      "there is neither --image nor --audio, expected one of them");
   }
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(input));
   RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, {}, console));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(engine->model().file.file->path()));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(engine->model().tower_file().path()));
   const std::array medium = {
       Medium{.kind = image ? MediaKind::kPicture : MediaKind::kSound, .path = input}};
   RL_ASSIGN_OR_RETURN(const DecodedMedia decoded, DecodeMedia(engine->model(), medium));

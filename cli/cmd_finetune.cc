@@ -33,6 +33,7 @@ struct TrainingFlag {
   const char* key;  // of the block `training`
   const char* help;
   const char* group;
+  const char* value = "V";
 };
 
 constexpr const char* kAdapter = "Adapter";
@@ -41,10 +42,11 @@ constexpr const char* kSteps = "Steps";
 constexpr const char* kOptimizer = "Optimizer";
 
 constexpr TrainingFlag kTrainingFlags[] = {
-    {"--data,--train-file", "data", "Examples: a file of JSON lines, or a folder of train.jsonl",
-     kData},
+    {"--data,--train-file", "data",
+     "Examples: a file of JSON lines or of one JSON list, or a folder of train.jsonl", kData,
+     "FILE|FOLDER"},
     {"-o,--adapter-path,--output-file,--output", "output",
-     "Folder for the adapter and its checkpoints", kAdapter},
+     "Folder for the adapter and its checkpoints", kAdapter, "FOLDER"},
     {"--rank,--lora-rank", "rank", "Rank of the adapter", kAdapter},
     {"--alpha,--lora-alpha", "alpha", "B (A x) counts alpha / rank", kAdapter},
     {"--hf-prefix", "hf_prefix", "Names in the file for PEFT: text, or multimodal", kAdapter},
@@ -102,7 +104,7 @@ constexpr TrainingSwitch kTrainingSwitches[] = {
 void AddTrainingOptions(CLI::App& command, FinetuneFlags& flags) {
   for (const TrainingFlag& flag : kTrainingFlags) {
     AddSetting(command, flags.config, flag.names, std::string("training.") + flag.key, flag.help)
-        ->option_text("V")
+        ->option_text(flag.value)
         ->group(flag.group);
   }
   for (const TrainingSwitch& flag : kTrainingSwitches) {
@@ -276,7 +278,6 @@ Result<int> DumpGradients(const FinetuneFlags& flags, const ConfiguredModel& loa
 Result<int> Finetune(const FinetuneFlags& flags, TraceFile* trace, Console& console) {
   FinishWorkFirst("\nrullama: ending behind this step, with a checkpoint; Ctrl-C again to quit\n");
   RL_ASSIGN_OR_RETURN(const ConfiguredModel loaded, LoadModel(flags.config, console));
-  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(loaded.model.file.file->path()));
   HostHooks host = ProcessHooks(loaded.environment);
   host.observer = TraceOf(trace, "training");
   if (!flags.dump_gradients.empty()) return DumpGradients(flags, loaded, host, console);

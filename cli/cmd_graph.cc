@@ -92,11 +92,10 @@ struct DrawingFiles {
   [[nodiscard]] bool any() const { return svg != nullptr || html != nullptr; }
 };
 
-Result<DrawingFiles> OpenDrawings(const GraphFlags& flags,
-                                  const std::optional<std::string>& model) {
+Result<DrawingFiles> OpenDrawings(const GraphFlags& flags) {
   DrawingFiles files;
-  RL_ASSIGN_OR_RETURN(files.svg, ReportFile::Create(flags.svg, model));
-  RL_ASSIGN_OR_RETURN(files.html, ReportFile::Create(flags.html, model));
+  RL_ASSIGN_OR_RETURN(files.svg, ReportFile::Create(flags.svg));
+  RL_ASSIGN_OR_RETURN(files.html, ReportFile::Create(flags.html));
   return files;
 }
 
@@ -204,7 +203,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                      "--canvas shows how a DiffusionGemma denoises; this model predicts the next "
                      "token");
   }
-  RL_ASSIGN_OR_RETURN(DrawingFiles files, OpenDrawings(flags, model.config().model.path));
+  RL_ASSIGN_OR_RETURN(DrawingFiles files, OpenDrawings(flags));
   if (flags.fused && files.any()) return DrawFused(flags, form, files, console);
   if (flags.before) {
     const DType kv = KvDtypeFor(model.config(), model.config().backend.name);

@@ -47,17 +47,6 @@ Result<std::vector<float>> ReadFloats(const std::string& path) {
   return values;
 }
 
-// Creates the output before the work begins, and refuses a file that cannot be written or is an
-// input.
-Result<AtomicFile> CreateOutput(const LogitsFlags& flags) {
-  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
-  for (const std::string& input : {flags.tokens_path, flags.parts_path, flags.canvas_path,
-                                   flags.condition_path, flags.config.config_path.value_or("")}) {
-    RL_RETURN_IF_ERROR(file.CheckIsNot(input));
-  }
-  return file;
-}
-
 Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto prefix, ReadIds(flags.tokens_path));
   RL_ASSIGN_OR_RETURN(const auto canvas, ReadIds(flags.canvas_path));
@@ -65,12 +54,11 @@ Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
   if (!flags.condition_path.empty()) {
     RL_ASSIGN_OR_RETURN(previous, ReadFloats(flags.condition_path));
   }
-  RL_ASSIGN_OR_RETURN(AtomicFile file, CreateOutput(flags));
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
   ModelSessionOptions options;
   options.outputs = GraphOutputs::kAllLogits;
   options.max_rows = flags.chunk;
   RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, options, console));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(engine->model().file.file->path()));
   if (flags.config.verbose) DescribeSession(*engine, console);
   RL_ASSIGN_OR_RETURN(const auto logits,
                       CanvasLogits(*engine, {.prefix = prefix,
@@ -87,11 +75,10 @@ Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
 Result<int> WriteMediaLogits(const LogitsFlags& flags, Console& console) {
   constexpr size_t kMaxPartsBytes = size_t{64} << 20;
   RL_ASSIGN_OR_RETURN(const std::string parts, ReadTextFile(flags.parts_path, kMaxPartsBytes));
-  RL_ASSIGN_OR_RETURN(AtomicFile file, CreateOutput(flags));
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
   RL_ASSIGN_OR_RETURN(ConfiguredModel loaded, LoadModel(flags.config, console));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(loaded.model.file.file->path()));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(loaded.model.tower_file().path()));
   RL_ASSIGN_OR_RETURN(const MediaPrompt prompt, ReadParts(parts, loaded.model));
+  for (const std::string& medium : prompt.files) RL_RETURN_IF_ERROR(file.CheckIsNot(medium));
   const ModelFacts facts = loaded.model.facts();
   ModelSessionOptions options;
   options.outputs = GraphOutputs::kAllLogits;
@@ -127,9 +114,8 @@ Result<int> WriteLogits(const LogitsFlags& flags, Console& console) {
     return MakeError(ErrorKind::kUsage, "usage.prompt", "'{}' holds no token ids",
                      flags.tokens_path);
   }
-  RL_ASSIGN_OR_RETURN(AtomicFile file, CreateOutput(flags));
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
   RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringSession(flags.config, flags.chunk, console));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(engine->model().file.file->path()));
   if (flags.config.verbose) DescribeSession(*engine, console);
   RL_RETURN_IF_ERROR(ScoreTokens(*engine, ids, [&file](int64_t, std::span<const float> logits) {
     return file.Append(std::as_bytes(logits));

@@ -149,8 +149,7 @@ Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "profile"});
   }
   RL_ASSIGN_OR_RETURN(const auto earlier, EarlierReports(flags.against));
-  RL_ASSIGN_OR_RETURN(const auto page,
-                      ReportFile::Create(flags.html, loaded.config.values().model.path));
+  RL_ASSIGN_OR_RETURN(const auto page, ReportFile::Create(flags.html));
   OpProfiler profiler;
   ModelSessionOptions options;
   options.observer = &profiler;

@@ -228,6 +228,9 @@ Result<int> RunTraced(const RunFlags& flags, TraceFile* trace, Console& console)
 
 Result<int> Run(const RunFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto trace, TraceFile::Create(flags.trace));
+  for (const NamedMedium& medium : flags.media) {
+    if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(medium.path));
+  }
   return TraceFile::Finish(trace, RunTraced(flags, trace.get(), console));
 }
 

@@ -113,7 +113,6 @@ Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
 Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console,
                                            TraceFile* trace) {
   RL_ASSIGN_OR_RETURN(ConfiguredModel loaded, LoadModel(flags, console));
-  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(loaded.model.file.file->path()));
   HostHooks hooks = ProcessHooks(loaded.environment);
   hooks.observer = TraceOf(trace, loaded.model.file.name);
   RL_ASSIGN_OR_RETURN(

@@ -37,8 +37,7 @@ Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
                                                        Console& console);
 
 // An engine for one request at a time; with -v it is described. `trace`, if any, gets a session; it
-// outlives the engine and must not replace the model. Errors: those of LoadModel,
-// EngineAccess::Open and TraceFile::CheckIsNot.
+// outlives the engine. Errors: those of LoadModel and EngineAccess::Open.
 Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console,
                                            TraceFile* trace = nullptr);
 

@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/completion.h"
+#include "cli/file_check.h"
 #include "cli/help_format.h"
 #include "cli/manual_page.h"
 #include "cli/signals.h"
@@ -122,6 +123,11 @@ int RunProgram(int argc, char** argv) {
   if (color == "always") console.set_color(ColorMode::kAlways);
   if (color == "never") console.set_color(ColorMode::kNever);
   if (const char* level = std::getenv("RULLAMA_LOG")) console.set_verbosity(VerbosityOf(level));
+  for (const CLI::App* command : app.get_subcommands()) {
+    if (const Status checked = CheckFiles(*command); !checked) {
+      return ExitCodeOf(console, checked.error());
+    }
+  }
   const Result<int> result = context.action();
   if (!result) return ExitCodeOf(console, result.error());
   if (Terminated()) return kExitTerminated;

@@ -134,7 +134,6 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
   hooks.cancelled = nullptr;  // a signal lets running answers end
   RL_ASSIGN_OR_RETURN(LoadedModel loaded, rullama::LoadModel(model.config, hooks, console));
   RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, loaded.facts().layers));
-  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(loaded.file.file->path()));
   hooks.observer = TraceOf(trace, model.id);
   const EngineSetup setup{
       .slots = SlotsOf(model.config), .plugin_paths = flags.plugins, .hooks = std::move(hooks)};

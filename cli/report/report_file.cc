@@ -4,11 +4,9 @@
 
 namespace rullama::cli {
 
-Result<std::unique_ptr<ReportFile>> ReportFile::Create(const std::optional<std::string>& path,
-                                                       const std::optional<std::string>& input) {
+Result<std::unique_ptr<ReportFile>> ReportFile::Create(const std::optional<std::string>& path) {
   if (!path) return std::unique_ptr<ReportFile>();
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(*path));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(input.value_or(std::string())));
   return std::unique_ptr<ReportFile>(new ReportFile(std::move(file)));
 }
 

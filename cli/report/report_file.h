@@ -15,9 +15,8 @@ namespace rullama::cli {
 class ReportFile {
  public:
   // Null without a path. Opens the file, so that a name that cannot be written is noticed before
-  // the work begins; the file appears when Write() is done. `input`, if any, must be another file.
-  static Result<std::unique_ptr<ReportFile>> Create(const std::optional<std::string>& path,
-                                                    const std::optional<std::string>& input = {});
+  // the work begins; the file appears when Write() is done.
+  static Result<std::unique_ptr<ReportFile>> Create(const std::optional<std::string>& path);
   // Called once, at the end.
   Status Write(std::string_view text);
 

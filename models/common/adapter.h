@@ -29,7 +29,8 @@ struct AdapterWeight {
 
 struct Adapter {
   std::string path;
-  std::vector<AdapterWeight> weights;  // by name of the tensor
+  std::vector<std::string> files = {};  // that were read
+  std::vector<AdapterWeight> weights;   // by name of the tensor
   std::vector<std::string> warnings;
 
   // "96 tensors on 48 weights, rank 4, scale 2"

@@ -222,6 +222,9 @@ Result<std::vector<MergedTensor>> MergeAdapters(const GgufFile& input,
                                                 const std::filesystem::path& path) {
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   RL_RETURN_IF_ERROR(file.CheckIsNot(input.path()));
+  for (const ScaledAdapter& scaled : adapters) {
+    for (const std::string& read : scaled.adapter.files) RL_RETURN_IF_ERROR(file.CheckIsNot(read));
+  }
   RL_ASSIGN_OR_RETURN(const auto deltas, DeltasByTensor(input, adapters, options));
   Merger merger(input, deltas, options);
   GgufWriter writer;

@@ -42,7 +42,8 @@ struct MergedTensor {
 // file. Errors: adapter.merge_type (kUsage: a tensor keeps a type that cannot be written);
 // adapter.unknown_tensor and adapter.shape (kModelFile: the adapter is of another file);
 // gguf.quantize_value for sums that are not finite or too large for the type; io.same_file if
-// `path` is the input; run.cancelled; gguf.* and io.* of reading and writing.
+// `path` is the input or a file of an adapter; run.cancelled; gguf.* and io.* of reading and
+// writing.
 Result<std::vector<MergedTensor>> MergeAdapters(const GgufFile& input,
                                                 std::span<const ScaledAdapter> adapters,
                                                 const MergeOptions& options,

@@ -174,6 +174,14 @@ TEST_F(MergeTest, AnotherTypeIsThatOfMergedTensorsOnly) {
   EXPECT_EQ(file.FindTensor("other")->dtype, DType::kQ4_0);
 }
 
+TEST_F(MergeTest, FilesOfAdaptersAreNotReplaced) {
+  const fs::path adapter = folder_ / "adapter.gguf";
+  fs::copy_file(folder_ / "base.gguf", adapter);
+  adapters_[0].adapter.files = {adapter.string(), (folder_ / "adapter_config.json").string()};
+  EXPECT_THAT(ErrorOf({}, "adapter.gguf"), HasSubstr("[io.same_file]"));
+  EXPECT_EQ(fs::file_size(adapter), fs::file_size(folder_ / "base.gguf"));
+}
+
 TEST_F(MergeTest, BytesDoNotDependOnThreads) {
   const GgufFile one = Merged({.threads = 1}, "one.gguf");
   const GgufFile three = Merged({.threads = 3}, "three.gguf");

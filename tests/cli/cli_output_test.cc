@@ -10,10 +10,12 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "tests/cli/open_files.h"
 #include "tests/cli/program.h"
+#include "tests/fakes/adapter_folder.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -83,6 +85,70 @@ TEST_F(OutputTest, InputsAreNotReplaced) {
   EXPECT_EQ(ReadFile(model), ReadFile(TinyModel()));
   EXPECT_EQ(ReadFile(config), ReadFile(TinyConfig()));
   EXPECT_EQ(ReadFile(ids_), "2,5");
+}
+
+// Each output of each command, with a name that the command reads.
+TEST_F(OutputTest, NoCommandReplacesWhatItReads) {
+  const std::string model = Put("model.gguf", ReadFile(TinyModel()));
+  const std::string text = Put("text", "It was.");
+  const std::string data = Put("data.jsonl", R"({"text":"It was."})");
+  const std::string config = Put("model.yaml", "model: {path: model.gguf}\n");
+  const std::string shapes = Put("tiny.yaml", ReadFile(TinyConfig()));
+  const std::string adapter = Path("adapter");
+  WriteAdapterFolder(adapter, 512);
+  const std::string tensors = adapter + "/adapter_model.safetensors";
+  const std::string settings = adapter + "/adapter_config.json";
+  std::map<std::string, std::string> before;
+  for (const std::string& name : {model, text, data, config, shapes, tensors, settings, ids_}) {
+    before[name] = ReadFile(name);
+  }
+  const std::string folder = Path("run");
+  const std::vector<std::vector<std::string>> commands = {
+      {"export-lora", "-m", model, "--lora", adapter, "-o", tensors},
+      {"export-lora", "-m", model, "--lora", tensors, "-o", tensors},
+      {"export-lora", "-m", model, "--lora", tensors, "-o", settings},
+      {"export-lora", "-m", model, "--lora", adapter + ":0.5", "-o", tensors},
+      {"export-lora", "-m", model, "--lora", adapter, "-o", model},
+      {"quantize", model, model, "Q8_0"},
+      {"logits", "-m", model, "--tokens-file", ids_, "--out", ids_},
+      {"logits", "--config", config, "--tokens-file", ids_, "--out", model},
+      {"logits", "--config", config, "--tokens-file", ids_, "--out", config},
+      {"encode", "-m", model, "--mmproj", data, "--image", text, "--out", text},
+      {"encode", "-m", model, "--mmproj", data, "--image", text, "--out", data},
+      {"synth", "--config", shapes, "--vocab", model, "--mmproj-out", model},
+      {"synth", "--config", shapes, "--out", shapes},
+      {"finetune", "-m", model, "--data", data, "-o", folder, "--dump-gradients", data},
+      {"finetune", "-m", model, "--data", data, "-o", folder, "--dump-gradients", model},
+      {"finetune", "-m", model, "--data", data, "--adapter-init", adapter, "--trace", tensors},
+      {"diff", "-m", model, "-f", text, "--backends", "cpu,reference", "--html", text},
+      {"diff", "-m", model, "-f", text, "--backends", "cpu,reference", "--trace", model},
+      {"profile", "-m", model, "--against", text, "--html", text},
+      {"bench", "-m", model, "--plot", model},
+      {"graph", "-m", model, "--svg", model},
+      {"graph", "--config", config, "--html", config},
+      {"graph", "-m", model, "--svg", Path("new"), "--html", Path("new")},
+      {"run", "-m", model, "-f", text, "--trace", text},
+      {"run", "-m", model, "-p", "x", "--lora", adapter, "--trace", settings},
+      {"run", "-m", model, "-p", "x", "--image", text, "--image", ids_, "--trace", text},
+      {"serve", "-m", model, "--api-key-file", text, "--log-prompts", text},
+      {"serve", "-m", model, "--trace", model},
+  };
+  for (const auto& command : commands) {
+    const RunResult result = RunRullama(command);
+    EXPECT_EQ(result.exit_code, 2) << ::testing::PrintToString(command) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("[io.same_file]")) << ::testing::PrintToString(command);
+  }
+  for (const auto& [name, content] : before) EXPECT_TRUE(ReadFile(name) == content) << name;
+  EXPECT_FALSE(fs::exists(folder));
+}
+
+// A variable of the shell that is not set leaves an option without a file.
+TEST_F(OutputTest, FilesWithoutANameAreNoticed) {
+  for (const char* option : {"--resume", "--adapter-init", "--data"}) {
+    const RunResult result = RunRullama({"finetune", "-m", TinyModel(), option, ""});
+    EXPECT_EQ(result.exit_code, 2) << option;
+    EXPECT_THAT(result.err, HasSubstr(std::string(option) + " is empty, expected F")) << option;
+  }
 }
 
 TEST_F(OutputTest, LinksAreFollowedAndModesKept) {

@@ -63,6 +63,7 @@ Result<Adapter> ReadAdapter(const std::string& path, const AdapterTarget& target
   if (!files) return named(files.error());
   auto adapter = ReadFiles(*files, target);
   if (!adapter) return named(std::move(adapter).error());
+  adapter->files = {files->tensors, files->config};
   return adapter;
 }
 
