@@ -2,7 +2,11 @@
 // keep a conversation from going on, and what calls are not held to is named.
 #include <gmock/gmock.h>
 
-#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -175,6 +179,20 @@ std::string IgnoredIn(const std::string& answer) {
   return answer.substr(at + kField.size(), answer.find("\r\n", at) - at - kField.size());
 }
 
+// The tiny model with a context that all tools fit into. Returns its path.
+std::string WriteLongModel() {
+  std::ifstream file(RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf", std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const std::string key = "gemma4.context_length";
+  const uint32_t length = 8192;
+  // The key is followed by the type of the value.
+  std::memcpy(bytes.data() + bytes.find(key) + key.size() + sizeof(uint32_t), &length,
+              sizeof(length));
+  std::string path = ::testing::TempDir() + "/foreign_tools.gguf";
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
 class ForeignToolsTest : public ::testing::Test {
  protected:
   ForeignToolsTest() {
@@ -186,7 +204,7 @@ class ForeignToolsTest : public ::testing::Test {
   }
 
   static Result<std::shared_ptr<Engine>> OpenTiny() {
-    return Engine::Open({.model = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf",
+    return Engine::Open({.model = WriteLongModel(),
                          .backend = "cpu",
                          .settings = {{"context.capacity", "8192"},
                                       {"context.slots", "1"},
