@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/cli/program.h"
+#include "tests/fakes/adapter_folder.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -203,6 +205,74 @@ TEST(Hostile, APluginMayBeCutAnywhere) {
     EXPECT_EQ(result.exit_code, 3) << part << result.err;
     EXPECT_THAT(result.err, HasSubstr("[plugin.load]")) << part;
   }
+}
+
+// Readers recurse where values are copied and destroyed: each of them refuses what is nested too
+// deeply before it is built.
+TEST(Hostile, DeepFilesAreRefusedByEveryReader) {
+  constexpr size_t kDepth = 100'000;
+  const std::string list = std::string(kDepth, '[') + std::string(kDepth, ']');
+  std::string maps;
+  for (size_t i = 0; i < kDepth; ++i) maps += "{a: ";
+  const std::string object = R"({"messages":)" + list + "}";
+  const fs::path folder = TemporaryDirectory() / "deep";
+  const auto put = [&](const std::string& name, const std::string& text) {
+    fs::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name, std::ios::binary) << text;
+    return (folder / name).string();
+  };
+  const std::string lines = put("lines.jsonl", object);
+  const std::string whole = put("whole.json", list);
+  const std::string good = put("good.jsonl", R"({"text":"It was."})");
+  WriteAdapterFolder(folder / "config", 512);
+  put("config/adapter_config.json", object);
+  WriteAdapterFolder(folder / "header", 512);
+  put("header/adapter_model.safetensors", Number(object.size(), 8) + object);
+  put("place/0000001/training_state.json", object);
+  put("place/0000001/settings.json", "{}");
+  put("settings/0000001/training_state.json", "{}");
+  put("settings/0000001/settings.json", object);
+  put("store/manifests/registry.ollama.ai/library/deep/latest", object);
+
+  const std::string model = TinyModel();
+  const std::string out = (folder / "out").string();
+  const std::vector<std::string> run = {"run", "-m", model, "-p", "x", "-n", "1"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::vector<std::string> train = {"finetune", "-m", model, "-o", out, "--iters", "1"};
+  const std::vector<std::vector<std::string>> commands = {
+      with(train, {"--data", lines}),
+      with(train, {"--data", whole}),
+      with(train, {"--data", good, "--resume", (folder / "place").string()}),
+      with(train, {"--data", good, "--resume", (folder / "settings").string()}),
+      with(run, {"--lora", (folder / "config").string()}),
+      with(run, {"--lora", (folder / "header").string()}),
+      with(run, {"--tools", whole}),
+      with(run, {"--json-schema-file", lines}),
+      {"logits", "-m", model, "--parts", whole, "--out", out},
+      {"profile", "-m", model, "-p", "1", "-n", "1", "--no-peaks", "--against", lines},
+      {"config", whole},
+      {"config", put("maps.yaml", maps)},
+  };
+  for (const auto& command : commands) {
+    const RunResult result = RunRullama(command);
+    const std::string words = ::testing::PrintToString(command);
+    EXPECT_GT(result.exit_code, 0) << words;
+    EXPECT_LT(result.exit_code, 128) << words;
+    EXPECT_THAT(result.err, HasSubstr("[")) << words;
+    EXPECT_LT(result.err.size(), kMaxMessageBytes) << words;
+  }
+  for (const char* command : {"tokenize", "detokenize"}) {
+    const RunResult result = RunRullama({command, "-m", model, "--jsonl"}, {.input = list});
+    EXPECT_EQ(result.exit_code, 2) << command << result.err;
+    EXPECT_THAT(result.err, HasSubstr("nested more than")) << command;
+  }
+  const RunResult listed =
+      RunRullama({"list"}, {.environment = {"OLLAMA_MODELS=" + (folder / "store").string()}});
+  EXPECT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_THAT(listed.out, HasSubstr("cannot be used"));
 }
 
 }  // namespace
