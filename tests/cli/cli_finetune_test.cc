@@ -540,7 +540,7 @@ TEST_F(FinetuneTest, MistakesAreErrors) {
   expect({"--num-layers", "99"}, 2, "training.num_layers is 99");
   expect({"--rank", "100"}, 2, "training.rank is 100, expected at most 64");
   expect({"--rank", "0"}, 2, "training.rank");
-  expect({"--prompt-key", "q"}, 2, "found no 'q', expected a string");
+  expect({"--prompt-key", "q"}, 2, "found no 'q', but 'completion', 'prompt'; expected a string");
   expect({"--test"}, 2, "there is no test set");
   expect({"-o", (folder_ / "model.gguf").string()}, 2, "a file; expected a folder");
   expect({"--data", "/nowhere.jsonl"}, 6, "/nowhere.jsonl");
