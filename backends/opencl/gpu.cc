@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/opencl/kept_signals.h"
+
 namespace rullama::opencl {
 namespace {
 
@@ -18,6 +20,7 @@ Gpu::Gpu(const Api& api, const PhysicalDevice& physical, const sdk::Host& host, 
   const cl_context_properties properties[] = {
       CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(physical.platform), 0};
   cl_int result = CL_SUCCESS;
+  const KeptSignals kept;
   context_ = Own(api_.CreateContext(properties, 1, &physical_.id, nullptr, nullptr, &result),
                  api_.ReleaseContext);
   Check(result, "clCreateContext");

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "backends/opencl/kept_signals.h"
+
 namespace rullama::opencl {
 namespace {
 
@@ -132,6 +134,7 @@ Instance::Instance() {
 Instance::Instance(const Api& api) : api_(api) { Enumerate(); }
 
 void Instance::Enumerate() {
+  const KeptSignals kept;
   cl_uint count = 0;
   const cl_int found = api_.GetPlatformIDs(0, nullptr, &count);
   if (found != CL_SUCCESS || count == 0) {
