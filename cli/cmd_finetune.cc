@@ -16,6 +16,7 @@
 #include "cli/trace.h"
 #include "engine/training/fine_tune.h"
 #include "engine/training/gradients.h"
+#include "engine/training/run_settings.h"
 
 namespace rullama::cli {
 namespace {
@@ -127,7 +128,8 @@ void AddTrainingOptions(CLI::App& command, FinetuneFlags& flags) {
       ->group(kAdapter);
   command
       .add_option("--resume", flags.options.resume,
-                  "Checkpoint to go on from, or the folder of a run: its newest")
+                  "Checkpoint to go on from, or the folder of a run: its newest; needs no other "
+                  "option, and takes other --iters or --epochs")
       ->option_text("FOLDER")
       ->group(kSteps);
   command
@@ -141,6 +143,10 @@ void AddTrainingOptions(CLI::App& command, FinetuneFlags& flags) {
       ->option_text("FILE")
       ->excludes("--resume")
       ->group(kSteps);
+  command
+      .add_flag("--overwrite", flags.options.overwrite,
+                "Replace a run that the output folder has, checkpoints and all")
+      ->group(kAdapter);
   command.add_flag("--test", flags.options.test_only, "Only the loss of test.jsonl")->group(kData);
 }
 
@@ -161,11 +167,21 @@ std::string TimeText(double seconds) {
   return fmt::format("{:.1f} h", seconds / kHour);
 }
 
+Status WriteLossPlot(const LossHistory& history, const std::string& folder) {
+  if (history.steps.empty()) return OkStatus();
+  RL_ASSIGN_OR_RETURN(const auto file, ReportFile::Create(folder + "/loss.svg"));
+  return file->Write(SvgFile(LossPlot(history)));
+}
+
 // Writes what happens to stdout, as lines of text or of JSON. The first error of stdout is kept.
 class Reporter {
  public:
-  Reporter(Console& console, bool as_json)
-      : console_(console), as_json_(as_json), progress_(console, "training") {}
+  // `output`: the folder that the run writes to.
+  Reporter(Console& console, bool as_json, std::string output)
+      : console_(console),
+        as_json_(as_json),
+        output_(std::move(output)),
+        progress_(console, "training") {}
 
   [[nodiscard]] FineTuneHooks Hooks() {
     return {.on_step =
@@ -182,6 +198,10 @@ class Reporter {
                 [this](const std::string& folder) {
                   progress_.Clear();
                   console_.Note(fmt::format("wrote the checkpoint '{}'", folder));
+                },
+            .on_losses =
+                [this](const LossHistory& history) {
+                  if (status_) status_ = WriteLossPlot(history, output_);
                 },
             .cancelled = CancelFlag()};
   }
@@ -249,16 +269,12 @@ class Reporter {
 
   Console& console_;
   bool as_json_;
+  std::string output_;
   Progress progress_;
   int64_t steps_ = 0;  // of this process
   double seconds_ = 0;
   Status status_;
 };
-
-Status WriteLossPlot(const FineTuneResult& result) {
-  RL_ASSIGN_OR_RETURN(const auto file, ReportFile::Create(result.folder + "/loss.svg"));
-  return file->Write(SvgFile(LossPlot(result.history)));
-}
 
 Result<int> DumpGradients(const FinetuneFlags& flags, const ConfiguredModel& loaded,
                           const HostHooks& host, Console& console) {
@@ -276,21 +292,24 @@ Result<int> DumpGradients(const FinetuneFlags& flags, const ConfiguredModel& loa
 }
 
 Result<int> Finetune(const FinetuneFlags& flags, TraceFile* trace, Console& console) {
-  FinishWorkFirst("\nrullama: ending behind this step, with a checkpoint; Ctrl-C again to quit\n");
-  RL_ASSIGN_OR_RETURN(const ConfiguredModel loaded, LoadModel(flags.config, console));
+  FinishWorkFirst("\nrullama: ending after this step, with a checkpoint; Ctrl-C again to quit\n");
+  ConfigFlags config = flags.config;
+  config.adjust = [&flags](LayeredConfig& layers) {
+    return ApplyRunSettings(flags.options.resume, layers);
+  };
+  RL_ASSIGN_OR_RETURN(const ConfiguredModel loaded, LoadModel(config, console));
   HostHooks host = ProcessHooks(loaded.environment);
   host.observer = TraceOf(trace, "training");
   if (!flags.dump_gradients.empty()) return DumpGradients(flags, loaded, host, console);
-  Reporter reporter(console, flags.json);
+  Reporter reporter(console, flags.json, loaded.model.config().training.output);
   RL_ASSIGN_OR_RETURN(const FineTuneResult result,
                       FineTuneModel(loaded.model, flags.options, flags.config.plugins,
                                     reporter.Hooks(), host, console));
   reporter.End(result);
   RL_RETURN_IF_ERROR(reporter.status());
-  if (!result.history.steps.empty()) RL_RETURN_IF_ERROR(WriteLossPlot(result));
   if (result.cancelled) {
-    console.Note(
-        fmt::format("stopped after step {}; go on with --resume '{}'", result.step, result.folder));
+    console.Note(fmt::format("stopped after step {}; go on with: rullama finetune --resume '{}'",
+                             result.step, result.folder));
     return Terminated() ? kExitTerminated : kExitInterrupted;
   }
   if (!flags.options.test_only) console.Note(fmt::format("wrote '{}'", result.folder));
@@ -320,6 +339,7 @@ void AddFinetuneCommand(CLI::App& app, CommandContext& context) {
   command->footer(R"(Examples:
   rullama finetune -m model.gguf --data chats.jsonl -o my-adapter
   rullama finetune -m model.gguf --data folder --iters 600 --lora-targets attn --rank 8
+  rullama finetune --resume my-adapter
   rullama -m model.gguf --lora my-adapter -p "Hello")");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return FinetuneAndTrace(*flags, context.console); };

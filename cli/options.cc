@@ -328,6 +328,7 @@ Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
     RL_RETURN_IF_ERROR(loaded.config.SetList("training.targets", flags.training_targets,
                                              Origin::kFlag, "--lora-targets"));
   }
+  if (flags.adjust) RL_RETURN_IF_ERROR(flags.adjust(loaded.config));
   RL_RETURN_IF_ERROR(loaded.config.Finish());
   return loaded;
 }

@@ -2,6 +2,7 @@
 // YAML file and the environment. Thread safety: none; used by main's thread.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct ConfigFlags {
   std::vector<std::string> devices;
   std::vector<std::string> training_targets;
   PeerOptions peer;
+  // Changes the configuration once all layers are there, before it is finished.
+  std::function<Status(LayeredConfig&)> adjust = {};
   bool verbose = false;
   bool quiet = false;
 };

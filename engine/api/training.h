@@ -52,6 +52,17 @@ struct ValidationReport {
   bool is_best = false;  // of the run so far
 };
 
+struct LossPoint {
+  int64_t step = 0;
+  double loss = 0;
+};
+
+// The mean losses of a run from its first step, also of what was done before it was resumed.
+struct LossHistory {
+  std::vector<double> steps;           // of each step, before it
+  std::vector<LossPoint> validations;  // in their order
+};
+
 // Callbacks of a run, called on the thread that called FineTune. All members may be empty. In a
 // group, on_step, on_report and on_saved are called on every rank after the same steps.
 struct FineTuneHooks {
@@ -60,6 +71,8 @@ struct FineTuneHooks {
   std::function<void(const ValidationReport&)> on_validation = {};
   // A checkpoint was written; on another rank than 0: rank 0 writes it now.
   std::function<void(const std::string& folder)> on_saved = {};
+  // The losses so far, with each checkpoint that this process has written.
+  std::function<void(const LossHistory&)> on_losses = {};
   // Polled between steps; once it is true the run ends with a checkpoint. In a group that of rank 0
   // counts.
   std::shared_ptr<const std::atomic<bool>> cancelled = {};
@@ -130,21 +143,12 @@ class TrainingGroup {
 // Options of a run that are not settings of the block `training` of the configuration.
 struct FineTuneOptions {
   // A checkpoint to go on from, or the output folder of a run, whose newest checkpoint is taken.
+  // Settings that are not given are those of the run. Other numbers of steps may be given.
   std::string resume = {};
   std::string first_adapter = {};  // an adapter to begin with, instead of a new one
   bool test_only = false;          // only the loss of the test set
+  bool overwrite = false;          // replace a run in the output folder; else it is an error
   TrainingGroup* group = nullptr;  // borrowed; empty: this process trains alone
-};
-
-struct LossPoint {
-  int64_t step = 0;
-  double loss = 0;
-};
-
-// The mean losses of a run from its first step, also of what was done before it was resumed.
-struct LossHistory {
-  std::vector<double> steps;           // of each step, before it
-  std::vector<LossPoint> validations;  // in their order
 };
 
 struct FineTuneResult {

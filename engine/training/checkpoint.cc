@@ -2,8 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -17,16 +21,22 @@
 #include "core/base/mmap_file.h"
 #include "core/gguf/atomic_file.h"
 #include "core/safetensors/safetensors.h"
+
 namespace rullama {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr int kStateVersion = 1;
+constexpr int kStateVersion = 2;
 constexpr size_t kStepDigits = 7;  // of a checkpoint's name, at least
 constexpr const char* kPlaceFile = "training_state.json";
 constexpr const char* kMomentsFile = "training_state.safetensors";
+constexpr const char* kDigest = "digest";
+constexpr const char* kBestFolder = "best";
+// What a run leaves in its output folder beside checkpoints and the best adapter.
+constexpr std::array<std::string_view, 4> kAdapterFiles = {
+    "adapter_config.json", "adapter_model.safetensors", "adapter.gguf", "loss.svg"};
 constexpr std::string_view kM = ".m";
 constexpr std::string_view kV = ".v";
 
@@ -37,19 +47,35 @@ Status SaveError(const fs::path& path, const std::error_code& error) {
 
 tl::unexpected<Error> BadState(const fs::path& path, std::string_view why) {
   return MakeError(ErrorKind::kUsage, "train.resume",
-                   "'{}' {}, expected a checkpoint of `rullama finetune`", path.string(), why);
+                   "'{}' {}, expected a checkpoint of this version of `rullama finetune`",
+                   path.string(), why);
 }
 
-Status WriteFile(const fs::path& path, std::span<const std::byte> bytes) {
-  const auto write = [&]() -> Status {
-    RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
-    RL_RETURN_IF_ERROR(file.Append(bytes));
-    return file.Commit();
-  };
-  if (Status status = write(); !status) {
-    return MakeError(ErrorKind::kIo, "train.save", "{}", status.error().message);
+// A hash of the files of a checkpoint that are read, and of what training_state.json says.
+Result<std::string> DigestOf(const fs::path& folder, OrderedJson place) {
+  place.erase(kDigest);
+  std::string all = place.dump();
+  for (const std::string_view name :
+       {kAdapterFiles[0], kAdapterFiles[1], std::string_view(kMomentsFile)}) {
+    std::error_code ignored;
+    if (!fs::exists(folder / name, ignored)) continue;
+    RL_ASSIGN_OR_RETURN(const MmapFile file, MmapFile::Open(folder / name));
+    all += fmt::format("\n{} {}", name, HashOf(file.bytes()));
   }
-  return OkStatus();
+  return HashOf(std::as_bytes(std::span(all)));
+}
+
+Status CheckDigest(const fs::path& path, const OrderedJson& place) {
+  const auto stored = place.find(kDigest);
+  RL_ASSIGN_OR_RETURN(const std::string digest, DigestOf(path.parent_path(), place));
+  if (stored != place.end() && stored->is_string() && stored->get<std::string>() == digest) {
+    return OkStatus();
+  }
+  return MakeError(ErrorKind::kUsage, "train.resume",
+                   "the files of '{}' are not those that were written: they were altered or "
+                   "damaged; resume from another checkpoint, or begin another run with the adapter "
+                   "(--adapter-init)",
+                   path.parent_path().string());
 }
 
 // The member of an object with the right type.
@@ -99,22 +125,42 @@ Result<OrderedJson> ReadPlace(const fs::path& path) {
 Status CheckIdentity(const fs::path& path, const OrderedJson& place, const RunIdentity& expected) {
   const auto found = place.find("run");
   if (found == place.end() || !found->is_object()) return BadState(path, "does not say its run");
+  std::vector<std::string> differences;
   for (const auto& [key, value] : expected) {
     const auto member = found->find(key);
     const std::string stored =
         member != found->end() && member->is_string() ? member->get<std::string>() : "nothing";
     if (stored == value) continue;
-    return MakeError(ErrorKind::kUsage, "train.resume",
-                     "the checkpoint '{}' has {} = {}, this run has {}; expected the same, or "
-                     "--resume-adapter-file, which takes the adapter alone",
-                     path.parent_path().string(), key, stored, value);
+    differences.push_back(fmt::format("{} = {}, this run has {}", key, stored, value));
   }
-  return OkStatus();
+  if (differences.empty()) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "train.resume",
+                   "the checkpoint '{}' has {}; expected the same, which leaving the options out "
+                   "gives, or --resume-adapter-file, which takes the adapter alone",
+                   path.parent_path().string(), fmt::join(differences, "; "));
 }
 
 // Whether a file name is one that CheckpointName makes.
 bool IsCheckpointName(std::string_view name) {
   return name.size() >= kStepDigits && name.find_first_not_of("0123456789") == name.npos;
+}
+
+bool IsCheckpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return IsCheckpointName(folder.filename().string()) && fs::exists(folder / kPlaceFile, ignored);
+}
+
+// The files and folders of a run in its output folder, by name.
+std::vector<fs::path> PartsOfRun(const fs::path& output) {
+  std::vector<fs::path> parts;
+  std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const bool is_file = std::ranges::find(kAdapterFiles, name) != kAdapterFiles.end();
+    if (is_file || name == kBestFolder || IsCheckpoint(it->path())) parts.push_back(it->path());
+  }
+  std::ranges::sort(parts);
+  return parts;
 }
 
 // Puts `temporary` in the place of `folder` where the file system cannot exchange names.
@@ -141,7 +187,7 @@ Result<fs::path> FindCheckpoint(const fs::path& path) {
   };
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const fs::path name = it->path().filename();
-    if (!IsCheckpointName(name.string()) || !fs::exists(it->path() / kPlaceFile)) continue;
+    if (!IsCheckpoint(it->path())) continue;
     if (newest.empty() || is_older(newest.string(), name.string())) newest = name;
   }
   if (!newest.empty()) return path / newest;
@@ -157,27 +203,36 @@ Status WriteRunState(const RunState& state, const fs::path& folder) {
   for (const auto& [name, values] : state.v) {
     tensors.push_back({name + std::string(kV), {std::ssize(values)}, values});
   }
-  RL_RETURN_IF_ERROR(WriteFile(folder / kMomentsFile, EncodeSafetensors(std::move(tensors), {})));
+  RL_RETURN_IF_ERROR(
+      WriteCheckpointFile(folder / kMomentsFile, EncodeSafetensors(std::move(tensors), {})));
   OrderedJson validations = OrderedJson::array();
   for (const LossPoint& point : state.history.validations) {
     validations.push_back({{"step", point.step}, {"loss", point.loss}});
   }
-  const OrderedJson place = {
-      {"version", kStateVersion},      {"step", state.history.steps.size()},
-      {"examples", state.examples},    {"run", state.identity},
-      {"losses", state.history.steps}, {"validations", std::move(validations)}};
+  OrderedJson place = {{"version", kStateVersion},
+                       {"step", state.history.steps.size()},
+                       {"steps", state.steps},
+                       {"examples", state.examples},
+                       {"run", state.identity},
+                       {"losses", state.history.steps},
+                       {"validations", std::move(validations)}};
+  RL_ASSIGN_OR_RETURN(place[kDigest], DigestOf(folder, place));
   const std::string text = place.dump(2) + "\n";
-  return WriteFile(folder / kPlaceFile, std::as_bytes(std::span(text)));
+  return WriteCheckpointFile(folder / kPlaceFile, std::as_bytes(std::span(text)));
 }
 
 Result<RunState> ReadRunState(const fs::path& folder, const RunIdentity& identity) {
   const fs::path place_path = folder / kPlaceFile;
   RL_ASSIGN_OR_RETURN(const OrderedJson place, ReadPlace(place_path));
+  RL_RETURN_IF_ERROR(CheckDigest(place_path, place));
   RL_RETURN_IF_ERROR(CheckIdentity(place_path, place, identity));
   const auto examples = MemberOf<uint64_t>(place, "examples");
   auto history = HistoryOf(place);
   if (!examples || !history) return BadState(place_path, "does not say the steps that were done");
-  RunState state{.identity = identity, .examples = *examples, .history = *std::move(history)};
+  RunState state{.identity = identity,
+                 .examples = *examples,
+                 .steps = MemberOf<int64_t>(place, "steps").value_or(0),
+                 .history = *std::move(history)};
   RL_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(folder / kMomentsFile));
   for (const SafetensorsTensor& tensor : file.tensors()) {
     const std::string_view name = tensor.name;
@@ -188,6 +243,44 @@ Result<RunState> ReadRunState(const fs::path& folder, const RunIdentity& identit
                         file.Floats(tensor));
   }
   return state;
+}
+
+Status CheckHasNoRun(const fs::path& output) {
+  const std::vector<fs::path> parts = PartsOfRun(output);
+  if (parts.empty()) return OkStatus();
+  const bool has_checkpoint = std::ranges::any_of(parts, IsCheckpoint);
+  return MakeError(ErrorKind::kUsage, "train.exists",
+                   "'{}' has another run or adapter ('{}'); choose another folder (-o),{} or let "
+                   "this run replace it (--overwrite)",
+                   output.string(), parts.front().filename().string(),
+                   has_checkpoint ? fmt::format(" go on with it (--resume '{}'),", output.string())
+                                  : std::string());
+}
+
+Status RemoveRun(const fs::path& output) {
+  for (const fs::path& part : PartsOfRun(output)) {
+    std::error_code error;
+    fs::remove_all(part, error);
+    if (error) return SaveError(part, error);
+  }
+  return OkStatus();
+}
+
+std::string HashOf(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+Status WriteCheckpointFile(const fs::path& path, std::span<const std::byte> bytes) {
+  const auto write = [&]() -> Status {
+    RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+    RL_RETURN_IF_ERROR(file.Append(bytes));
+    return file.Commit();
+  };
+  if (Status status = write(); !status) {
+    return MakeError(ErrorKind::kIo, "train.save", "{}", status.error().message);
+  }
+  return OkStatus();
 }
 
 Status MakeFolder(const fs::path& folder) {

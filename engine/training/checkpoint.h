@@ -1,5 +1,6 @@
 // Checkpoints of a run: a folder with the adapter as PEFT has it, the moments of AdamW
-// (training_state.safetensors) and the place of the run (training_state.json).
+// (training_state.safetensors), the place of the run (training_state.json, with a digest of these
+// files and itself) and its settings (run_settings.h).
 //
 // A folder appears under its name, or replaces the one that has the name, in one step of the file
 // system and only when all of it is on the disk. So a process that is killed leaves whole
@@ -8,12 +9,14 @@
 // renames leaves the folder that is replaced as NAME.old.
 //
 // Thread safety: pure functions but for the files. Errors: train.save (kIo), train.resume (kUsage:
-// the checkpoint is of another run, with the key that differs; or damaged), those of reading.
+// the checkpoint is of another run, with all keys that differ; altered or damaged), train.exists
+// (kUsage), those of reading.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,15 +32,16 @@ using RunIdentity = std::map<std::string, std::string>;
 struct RunState {
   RunIdentity identity;
   uint64_t examples = 0;  // that were seen
+  int64_t steps = 0;      // that the run was to have
   LossHistory history = {};
   // AdamW's moments by parameter.
   std::map<std::string, std::vector<float>> m = {};
   std::map<std::string, std::vector<float>> v = {};
 };
 
-// Writes the state beside the adapter.
+// Writes the state beside the adapter, whose files are there.
 Status WriteRunState(const RunState& state, const std::filesystem::path& folder);
-// Reads it and compares the identity.
+// Reads it, and compares the digest and the identity.
 Result<RunState> ReadRunState(const std::filesystem::path& folder, const RunIdentity& identity);
 
 // The checkpoint that `path` means: the folder itself or, of the output folder of a run, its newest
@@ -50,6 +54,18 @@ Status ReplaceFolder(const std::filesystem::path& folder, const Fill& fill);
 
 // The name of the checkpoint of a step: "0000100".
 std::string CheckpointName(int64_t step);
+
+// Error train.exists if an output folder has a run or an adapter: a checkpoint, best/, or a file
+// that a run writes.
+Status CheckHasNoRun(const std::filesystem::path& output);
+// Removes those from it.
+Status RemoveRun(const std::filesystem::path& output);
+
+// A hash of bytes, as 32 hexadecimal digits.
+std::string HashOf(std::span<const std::byte> bytes);
+
+// Writes a file of a checkpoint. Error train.save.
+Status WriteCheckpointFile(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
 // Creates a folder that may be there already.
 Status MakeFolder(const std::filesystem::path& folder);

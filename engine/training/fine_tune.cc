@@ -12,6 +12,7 @@
 #include "engine/logged_notices.h"
 #include "engine/training/checkpoint.h"
 #include "engine/training/learning_rate.h"
+#include "engine/training/run_settings.h"
 #include "engine/training/training_setup.h"
 
 namespace rullama {
@@ -26,6 +27,7 @@ class FineTuning {
       : model_(model),
         options_(options),
         hooks_(hooks),
+        notices_(notices),
         setup_(model, model.config(), host, notices) {}
 
   Result<FineTuneResult> Run(const std::vector<std::string>& plugin_paths) {
@@ -39,9 +41,12 @@ class FineTuning {
       return MakeError(ErrorKind::kUsage, "train.option",
                        "there is no test set; expected test.jsonl in the folder of --data");
     }
-    if (!options_.test_only && IsFirst()) RL_RETURN_IF_ERROR(MakeFolder(config().output));
+    const bool writes = !options_.test_only && IsFirst();
+    if (writes) RL_RETURN_IF_ERROR(CheckOutput());
+    if (writes) RL_RETURN_IF_ERROR(MakeFolder(config().output));
     RL_RETURN_IF_ERROR(setup_.OpenTrainer(plugin_paths, options_.group));
     RL_RETURN_IF_ERROR(FillAdapter());
+    if (writes && options_.overwrite && !GoesOn()) RL_RETURN_IF_ERROR(RemoveRun(config().output));
     if (!options_.test_only) RL_RETURN_IF_ERROR(Train());
     return Finish();
   }
@@ -51,6 +56,20 @@ class FineTuning {
   [[nodiscard]] int64_t steps() const { return setup_.steps(); }
   [[nodiscard]] int64_t step() const { return std::ssize(history_.steps); }  // that were done
   [[nodiscard]] Trainer& trainer() { return setup_.trainer(); }
+
+  // Whether this run goes on with the one in its output folder.
+  [[nodiscard]] bool GoesOn() const {
+    if (options_.resume.empty()) return false;
+    const auto checkpoint = FindCheckpoint(options_.resume);
+    std::error_code ignored;
+    return checkpoint &&
+           fs::equivalent(
+               checkpoint->parent_path().empty() ? fs::path(".") : checkpoint->parent_path(),
+               config().output, ignored);
+  }
+  [[nodiscard]] Status CheckOutput() const {
+    return options_.overwrite || GoesOn() ? OkStatus() : CheckHasNoRun(config().output);
+  }
 
   // The values of A and B, and of the moments when a run goes on.
   Status FillAdapter() {
@@ -62,9 +81,21 @@ class FineTuning {
 
   Status Resume() {
     RL_ASSIGN_OR_RETURN(const fs::path folder, FindCheckpoint(options_.resume));
-    RL_RETURN_IF_ERROR(setup_.ReadAdapter(folder.string()));
     RL_ASSIGN_OR_RETURN(RunState state, ReadRunState(folder, Identity()));
+    RL_RETURN_IF_ERROR(setup_.ReadAdapter(folder.string()));
     history_ = std::move(state.history);
+    if (step() > steps()) {
+      return MakeError(ErrorKind::kUsage, "train.resume",
+                       "the checkpoint '{}' has done {} steps, this run is to have {}; expected at "
+                       "least as many (training.iters, training.epochs)",
+                       folder.string(), step(), steps());
+    }
+    if (state.steps != steps()) {
+      notices_.Note(fmt::format(
+          "the run had {} steps until now and has {} from here on, after which its learning rates "
+          "go too",
+          state.steps, steps()));
+    }
     for (const std::string& name : trainer().parameters()) {
       RL_RETURN_IF_ERROR(trainer().Write(FirstMomentOf(name), state.m[name]));
       RL_RETURN_IF_ERROR(trainer().Write(SecondMomentOf(name), state.v[name]));
@@ -76,7 +107,6 @@ class FineTuning {
   [[nodiscard]] RunIdentity Identity() const {
     const TrainingConfig& c = config();
     const auto text = [](const auto& value) { return fmt::format("{}", value); };
-    const LearningRate rate = LearningRateOf(c, steps());
     return {{"model", HashOf(model_.file.file->bytes())},
             {"data", setup_.data_hash()},
             {"keys",
@@ -86,8 +116,7 @@ class FineTuning {
             {"alpha", text(c.alpha)},
             {"rslora", text(c.rslora)},
             {"weights", text(setup_.pairs().size())},
-            {"steps", text(steps())},
-            {"warmup_steps", text(rate.warmup)},
+            {"warmup_steps", c.warmup_steps ? text(*c.warmup_steps) : "a part of the steps"},
             {"schedule", text(static_cast<int>(c.schedule))},
             {"learning_rate", text(c.learning_rate)},
             {"min_learning_rate", text(c.min_learning_rate)},
@@ -209,7 +238,10 @@ class FineTuning {
 
   Status SaveCheckpoint() {
     const fs::path folder = fs::path(config().output) / CheckpointName(step());
-    if (IsFirst()) RL_RETURN_IF_ERROR(WriteCheckpoint(folder));
+    if (IsFirst()) {
+      RL_RETURN_IF_ERROR(WriteCheckpoint(folder));
+      if (hooks_.on_losses) hooks_.on_losses(history_);
+    }
     if (hooks_.on_saved) hooks_.on_saved(folder.string());
     return OkStatus();
   }
@@ -218,6 +250,7 @@ class FineTuning {
     RL_ASSIGN_OR_RETURN(const Adapter adapter, setup_.CurrentAdapter());
     RunState state{.identity = Identity(),
                    .examples = static_cast<uint64_t>(step() * setup_.examples_of_step()),
+                   .steps = steps(),
                    .history = history_};
     for (const std::string& name : trainer().parameters()) {
       RL_ASSIGN_OR_RETURN(state.m[name], trainer().Read(FirstMomentOf(name)));
@@ -225,6 +258,7 @@ class FineTuning {
     }
     const auto fill = [&](const fs::path& temporary) -> Status {
       RL_RETURN_IF_ERROR(WriteAdapter(adapter, temporary));
+      RL_RETURN_IF_ERROR(WriteRunSettings(model_.config(), setup_.backend(), temporary));
       return WriteRunState(state, temporary);
     };
     return ReplaceFolder(folder, fill);
@@ -249,6 +283,7 @@ class FineTuning {
   const LoadedModel& model_;
   const FineTuneOptions& options_;
   const FineTuneHooks& hooks_;
+  Notices& notices_;
   TrainingSetup setup_;
   LossHistory history_;
   bool last_ = false;  // the step of the group that was done last ends the run
@@ -267,6 +302,10 @@ Result<FineTuneResult> FineTune(const EngineOptions& engine, const FineTuneOptio
                                 const FineTuneHooks& hooks) {
   LoggedNotices notices(engine);
   RL_ASSIGN_OR_RETURN(LayeredConfig config, ConfigOf(engine));
+  if (!options.resume.empty()) {
+    RL_RETURN_IF_ERROR(ApplyRunSettings(options.resume, config));
+    RL_RETURN_IF_ERROR(config.Finish());
+  }
   RL_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(std::move(config), {}, notices));
   return FineTuneModel(model, options, engine.plugin_paths, hooks, {}, notices);
 }

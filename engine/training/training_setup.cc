@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +12,7 @@
 #include "core/base/size_text.h"
 #include "core/config/device_name.h"
 #include "engine/engine_observer.h"
+#include "engine/training/checkpoint.h"
 
 namespace rullama {
 namespace {
@@ -49,11 +48,6 @@ uint64_t MaxActivations(const DeviceDescription& device, const MemoryNeed& need,
 }
 
 }  // namespace
-
-std::string HashOf(std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
 
 TrainingSetup::TrainingSetup(const LoadedModel& model, const Config& config, const HostHooks& host,
                              Notices& notices)
@@ -144,6 +138,9 @@ Status TrainingSetup::LoadData() {
   RL_RETURN_IF_ERROR(optional_file("valid.jsonl", validation_));
   RL_RETURN_IF_ERROR(optional_file("test.jsonl", test_));
   if (validation_.empty() && config().val_split > 0) SplitValidation();
+  notices_.Note(fmt::format(
+      "{} examples to train on, {} to validate with{}", train_.size(), validation_.size(),
+      test_.empty() ? std::string() : fmt::format(", {} to test with", test_.size())));
   order_ = std::make_unique<ExampleOrder>(train_.size(), static_cast<uint64_t>(config().seed),
                                           config().shuffle);
   const auto size = static_cast<double>(train_.size());

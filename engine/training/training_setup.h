@@ -104,7 +104,4 @@ class TrainingSetup {
   std::unique_ptr<Trainer> trainer_;
 };
 
-// A hash of bytes, as 32 hexadecimal digits.
-std::string HashOf(std::span<const std::byte> bytes);
-
 }  // namespace rullama

@@ -137,6 +137,19 @@ TEST_F(AdapterTest, NamesWithTheNameOfTheAdapterAreRead) {
   EXPECT_EQ(Must(ReadAdapter(Peft(tensors), target_)).weights.size(), 1u);
 }
 
+// The output folder of a run that was interrupted: its adapters are named.
+TEST_F(AdapterTest, OfARunThatHasNotEndedSaysWhatToUse) {
+  const fs::path run = folder_ / "run";
+  for (const char* name : {"0000009", "0000053", "notes"}) {
+    fs::create_directories(run / name);
+    std::ofstream(run / name / "adapter_model.safetensors") << "x";
+  }
+  EXPECT_THAT(ErrorOf(run.string()), HasSubstr("use '" + (run / "0000053").string() + "'"));
+  fs::create_directories(run / "best");
+  std::ofstream(run / "best/adapter_model.safetensors") << "x";
+  EXPECT_THAT(ErrorOf(run.string()), HasSubstr("use '" + (run / "best").string() + "'"));
+}
+
 TEST_F(AdapterTest, FactorsOfPeft) {
   const auto scale = [&](const std::string& rest) {
     const std::string config = R"({"peft_type":"LORA","r":8,"lora_alpha":4,)" + rest + "}";

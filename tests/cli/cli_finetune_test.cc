@@ -273,7 +273,9 @@ TEST_F(FinetuneTest, KilledAndInterruptedRunsGoOn) {
   EXPECT_EQ(first_step(killed, "step 5/"), 1);
   killed.Signal(SIGKILL);
   EXPECT_EQ(killed.Wait(), 128 + SIGKILL);
-  arguments.insert(arguments.end(), {"--resume", output});
+  // As the message of an interrupted run says: the checkpoint knows all the rest.
+  arguments = {"finetune", "--resume", output};
+  EXPECT_TRUE(fs::exists(fs::path(output) / "loss.svg"));
   RunningProgram interrupted(arguments);
   const int step = first_step(interrupted, "/100000: loss");
   EXPECT_GE(step, 5);
@@ -298,6 +300,63 @@ TEST_F(FinetuneTest, ARunThatGoesOnIsTheRunThatDidNotStop) {
       "other", {"--iters", "5", "--seed", "1", "--resume", (folder_ / "whole/0000003").string()});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("has seed = 0, this run has 1"));
+  const RunResult both = Finetune("other", {"--iters", "5", "--seed", "1", "--rank", "4",
+                                            "--resume", (folder_ / "whole/0000003").string()});
+  EXPECT_THAT(both.err, HasSubstr("rank = 8, this run has 4; seed = 0, this run has 1"));
+}
+
+TEST_F(FinetuneTest, ResumeTakesTheSettingsOfTheCheckpoint) {
+  ASSERT_EQ(Finetune("whole", {"--iters", "4"}).exit_code, 0);
+  const RunResult first = Finetune("run", {"--iters", "2"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("3 examples to train on, 0 to validate with"));
+  EXPECT_THAT(first.err, HasSubstr(R"(the model learns "A count.<turn|>")"));
+  const std::string run = (folder_ / "run").string();
+  const RunResult longer = RunRullama({"finetune", "--resume", run, "--iters", "4"});
+  ASSERT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_THAT(longer.err, HasSubstr("the run had 2 steps until now and has 4 from here on"));
+  for (const char* file : {"adapter_model.safetensors", "0000004/training_state.safetensors"}) {
+    EXPECT_EQ(ReadFile(folder_ / "run" / file), ReadFile(folder_ / "whole" / file)) << file;
+  }
+  const RunResult shorter = RunRullama({"finetune", "--resume", run, "--iters", "3"});
+  EXPECT_EQ(shorter.exit_code, 2);
+  EXPECT_THAT(shorter.err, HasSubstr("has done 4 steps, this run is to have 3"));
+}
+
+TEST_F(FinetuneTest, AnAlteredCheckpointIsRefused) {
+  ASSERT_EQ(Finetune("run", {"--iters", "1"}).exit_code, 0);
+  const fs::path checkpoint = folder_ / "run/0000001";
+  for (const char* name : {"adapter_model.safetensors", "training_state.safetensors"}) {
+    const std::string right = ReadFile(checkpoint / name);
+    std::string wrong = right;
+    wrong[wrong.size() - 2] ^= 1;  // in the last number
+    std::ofstream(checkpoint / name, std::ios::binary) << wrong;
+    const RunResult result =
+        RunRullama({"finetune", "--resume", checkpoint.string(), "--iters", "2"});
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_THAT(result.err, HasSubstr("altered or damaged")) << name;
+    std::ofstream(checkpoint / name, std::ios::binary) << right;
+  }
+  std::string place = ReadFile(checkpoint / "training_state.json");
+  const size_t at = place.find("\"examples\": 3");
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(checkpoint / "training_state.json") << place.replace(at, 13, "\"examples\": 4");
+  EXPECT_THAT(RunRullama({"finetune", "--resume", checkpoint.string()}).err,
+              HasSubstr("altered or damaged"));
+}
+
+TEST_F(FinetuneTest, AnotherRunInTheFolderStays) {
+  ASSERT_EQ(Finetune("run", {"--iters", "2"}).exit_code, 0);
+  const std::string adapter = ReadFile(folder_ / "run/adapter_model.safetensors");
+  const RunResult second = Finetune("run", {"--iters", "1", "--rank", "4"});
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_THAT(second.err, HasSubstr("has another run or adapter ('0000002')"));
+  EXPECT_THAT(second.err, HasSubstr("[train.exists]"));
+  EXPECT_EQ(ReadFile(folder_ / "run/adapter_model.safetensors"), adapter);
+  ASSERT_EQ(Finetune("run", {"--iters", "1", "--rank", "4", "--overwrite"}).exit_code, 0);
+  EXPECT_NE(ReadFile(folder_ / "run/adapter_model.safetensors"), adapter);
+  EXPECT_TRUE(fs::exists(folder_ / "run/0000001"));
+  EXPECT_FALSE(fs::exists(folder_ / "run/0000002"));
 }
 
 // The bytes of all files below a folder, by relative path.
@@ -434,8 +493,7 @@ TEST_F(FinetuneTest, FlagsOfLlamaFinetuneMeanTheSame) {
                                                           {"val_split", "0.3"},
                                                           {"seed", "7"},
                                                           {"rank", "2"},
-                                                          {"alpha", "6"},
-                                                          {"steps", "1"}};
+                                                          {"alpha", "6"}};
   for (const auto& [key, value] : expected) EXPECT_EQ(state.at("run").at(key), value) << key;
 }
 

@@ -251,7 +251,7 @@ TEST(Hostile, DeepFilesAreRefusedByEveryReader) {
       with(run, {"--lora", (folder / "header").string()}),
       with(run, {"--tools", whole}),
       with(run, {"--json-schema-file", lines}),
-      {"logits", "-m", model, "--parts", whole, "--out", out},
+      {"logits", "-m", model, "--parts", whole, "--out", out + ".f32"},
       {"profile", "-m", model, "-p", "1", "-n", "1", "--no-peaks", "--against", lines},
       {"config", whole},
       {"config", put("maps.yaml", maps)},

@@ -21,6 +21,24 @@ struct AdapterFiles {
   std::string config;  // beside them; may be missing
 };
 
+// The adapter inside the output folder of a training run: best/, or the newest checkpoint. Empty if
+// it has none.
+std::string FindInside(const fs::path& folder) {
+  std::string found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (!fs::exists(it->path() / "adapter_model.safetensors", ignored)) continue;
+    const std::string name = it->path().filename().string();
+    if (name == "best") return it->path().string();
+    const bool is_checkpoint = name.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_newer =
+        name.size() > found.size() || (name.size() == found.size() && name > found);
+    if (is_checkpoint && is_newer) found = name;
+  }
+  return found.empty() ? found : (folder / found).string();
+}
+
 Result<AdapterFiles> FindFiles(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) {
@@ -30,6 +48,13 @@ Result<AdapterFiles> FindFiles(const std::string& path) {
   for (const char* name : {"adapter_model.safetensors", "adapters.safetensors"}) {
     const fs::path file = fs::path(path) / name;
     if (fs::exists(file, ignored)) return AdapterFiles{file.string(), config.string()};
+  }
+  if (const std::string inside = FindInside(path); !inside.empty()) {
+    return MakeError(
+        ErrorKind::kModelFile, "adapter.file",
+        "the folder has no adapter of its own, it is that of a run that has not ended; "
+        "use '{}'",
+        inside);
   }
   return MakeError(ErrorKind::kModelFile, "adapter.file",
                    "the folder has neither adapter_model.safetensors nor adapters.safetensors, "
