@@ -24,12 +24,19 @@ struct ExportLoraFlags {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
 
+constexpr std::string_view kKeep = "keep";
+constexpr DType kLeastType = DType::kQ8_0;
+
 Result<std::optional<DType>> TypeOfFlag(const std::string& name) {
-  if (name.empty()) return std::optional<DType>();
+  if (name.empty() || name == kKeep) return std::optional<DType>();
   const std::optional<DType> type = DTypeFromName(name);
   if (type && CanQuantize(*type)) return type;
-  return MakeError(ErrorKind::kUsage, "adapter.merge_type", "--type is '{}', expected one of {}",
-                   name, QuantizableTypes());
+  return MakeError(ErrorKind::kUsage, "adapter.merge_type",
+                   "--type is '{}', expected {} or one of {}", name, kKeep, QuantizableTypes());
+}
+
+int64_t CountLost(const std::vector<MergedTensor>& merged) {
+  return std::ranges::count_if(merged, &MergedTensor::loses_change);
 }
 
 // Says what the types of the merged tensors cost, of the worst one.
@@ -39,13 +46,39 @@ void ReportRounding(const std::vector<MergedTensor>& merged, Console& console) {
       fmt::format("merged {} tensors; rounding is at most {:.2g} of a tensor ('{}', {}), whose "
                   "change is {:.2g}",
                   merged.size(), worst->error, worst->name, NameOf(worst->type), worst->change));
-  const auto lost = std::ranges::count_if(
-      merged, [](const MergedTensor& tensor) { return tensor.error > tensor.change; });
-  if (lost == 0) return;
-  console.Warn(fmt::format(
-      "in {} of the merged tensors rounding is larger than the change by the adapter, so part of "
-      "what was learnt is lost; --type f16 keeps it, and so does --lora when the model runs",
-      lost));
+  if (const int64_t lost = CountLost(merged); lost > 0) {
+    console.Warn(fmt::format(
+        "in {} of the merged tensors rounding is larger than half of the change by the adapter, so "
+        "part of what was learnt is lost; --type q8_0 or f16 keeps more, and --lora when the model "
+        "runs keeps all of it",
+        lost));
+  }
+}
+
+// Merged tensors keep their types, unless rounding in one of them would be larger than half of what
+// the adapter changes there, or a type cannot be written. Then all that have fewer bits than q8_0
+// get that type.
+Status ChooseTypes(const GgufFile& model, const std::vector<ScaledAdapter>& adapters,
+                   MergeOptions& options, Console& console) {
+  Progress progress(console, "measuring");
+  options.on_progress = [&](uint64_t done, uint64_t total) {
+    progress.Update(static_cast<int64_t>(done), static_cast<int64_t>(total));
+  };
+  const auto measured = MeasureMerge(model, adapters, options);
+  progress.Clear();
+  const bool unwritable = !measured && measured.error().id == "adapter.merge_type";
+  if (!measured && !unwritable) return tl::unexpected(measured.error());
+  const int64_t lost = unwritable ? 0 : CountLost(*measured);
+  if (lost == 0 && !unwritable) return OkStatus();
+  options.least = kLeastType;
+  console.Note(fmt::format(
+      "{}, so merged tensors of fewer bits become {}; --type {} leaves their types",
+      unwritable ? std::string("a merged tensor has a type that cannot be written")
+                 : fmt::format("in {} of {} merged tensors rounding to their own types would be "
+                               "larger than half of the change by the adapter",
+                               lost, measured->size()),
+      NameOf(kLeastType), kKeep));
+  return OkStatus();
 }
 
 Result<int> ExportLora(const ExportLoraFlags& flags, Console& console) {
@@ -63,6 +96,9 @@ Result<int> ExportLora(const ExportLoraFlags& flags, Console& console) {
                       ReadAdapters(config, *opened, console));
   options.threads = flags.threads;
   options.cancel = CancelFlag();
+  if (flags.type.empty()) {
+    RL_RETURN_IF_ERROR(ChooseTypes(*model.file, adapters, options, console));
+  }
   Progress progress(console, "merging");
   options.on_progress = [&](uint64_t done, uint64_t total) {
     progress.Update(static_cast<int64_t>(done), static_cast<int64_t>(total));
@@ -90,8 +126,10 @@ void AddExportLoraCommand(CLI::App& app, CommandContext& context) {
       ->required()
       ->option_text("FILE");
   command
-      ->add_option("--type", flags->type,
-                   "Type of the merged tensors, such as f16; default: each keeps its own")
+      ->add_option(
+          "--type", flags->type,
+          "Type of the merged tensors, such as f16; keep: their own. Default: their own, or "
+          "q8_0 if rounding would be larger than half of the change")
       ->option_text("TYPE");
   command->add_option("-t,--threads", flags->threads, "Threads that merge; default: all cores")
       ->check(CLI::Range(1, 1024))

@@ -66,6 +66,13 @@ Result<ModelFile> OpenModelFile(const std::optional<std::string>& path) {
     RL_ASSIGN_OR_RETURN(model.ollama, FindInStore(*path));
     file = model.ollama->model;
   }
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    if (!std::filesystem::exists(file / name, ignored)) continue;
+    return MakeError(ErrorKind::kModelFile, "model.adapter",
+                     "'{}' is the folder of a LoRA adapter, expected a model; use -m MODEL --lora "
+                     "FOLDER, or model.adapters",
+                     *path);
+  }
   // Its errors name the file.
   RL_ASSIGN_OR_RETURN(GgufFile opened, GgufFile::Open(file));
   model.file = std::make_unique<GgufFile>(std::move(opened));

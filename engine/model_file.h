@@ -23,8 +23,8 @@ struct ModelFile {
 // Whether a word can be the file or the Ollama name of a model.
 bool MayNameModel(const std::string& word);
 
-// Errors: usage.model if `path` is empty; gguf.*, store.* (kModelFile), io.* (kIo), each with the
-// name of the file.
+// Errors: usage.model if `path` is empty; model.adapter for the folder of one; gguf.*, store.*
+// (kModelFile), io.* (kIo), each with the name of the file.
 Result<ModelFile> OpenModelFile(const std::optional<std::string>& path);
 
 // Makes the settings that the author recommends in Ollama's store part of the configuration, with a

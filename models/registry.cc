@@ -54,6 +54,11 @@ Result<const ModelFamily*> FindFamily(std::string_view architecture) {
 }
 
 Result<const ModelFamily*> FamilyOf(const GgufFile& file) {
+  if (const auto type = file.FindString("general.type"); type && *type == "adapter") {
+    return MakeError(ErrorKind::kModelFile, "model.adapter",
+                     "this is a LoRA adapter, expected a model; use -m MODEL --lora FILE, or "
+                     "model.adapters");
+  }
   RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
   return FindFamily(name);
 }

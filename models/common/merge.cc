@@ -38,6 +38,14 @@ struct Squares {
   }
 };
 
+// The type of a merged tensor.
+DType MergedType(DType own, const MergeOptions& options) {
+  if (options.type) return *options.type;
+  constexpr uint64_t kValues = 1024;  // a multiple of each type's block
+  const bool narrow = options.least && RowBytes(own, kValues) < RowBytes(*options.least, kValues);
+  return narrow ? *options.least : own;
+}
+
 uint64_t RowsOf(const TensorInfo& tensor) { return tensor.elements() / tensor.dims[0]; }
 
 Status CheckTensor(const TensorInfo& tensor, const AdapterWeight& weight, DType type) {
@@ -68,7 +76,7 @@ Result<std::map<std::string_view, Deltas>> DeltasByTensor(const GgufFile& input,
                          "the file has no tensor '{}', expected one for the adapter '{}'",
                          weight.tensor, scaled.adapter.path);
       }
-      RL_RETURN_IF_ERROR(CheckTensor(*tensor, weight, options.type.value_or(tensor->dtype)));
+      RL_RETURN_IF_ERROR(CheckTensor(*tensor, weight, MergedType(tensor->dtype, options)));
       deltas[tensor->name].push_back({&weight, weight.scale * scaled.scale});
     }
   }
@@ -84,17 +92,18 @@ class Merger {
   }
 
   [[nodiscard]] DType TypeOf(const TensorInfo& tensor) const {
-    return deltas_.contains(tensor.name) ? options_.type.value_or(tensor.dtype) : tensor.dtype;
+    return deltas_.contains(tensor.name) ? MergedType(tensor.dtype, options_) : tensor.dtype;
   }
 
-  Result<std::vector<MergedTensor>> Write(GgufOutput& output) {
+  // Without an output, tensors are merged and measured only.
+  Result<std::vector<MergedTensor>> Write(GgufOutput* output) {
     for (const TensorInfo& tensor : input_.tensors()) {
       // A file that shrank would end the process on reading beyond its end.
       RL_RETURN_IF_ERROR(input_.CheckUnchanged());
       RL_RETURN_IF_ERROR(CheckNotCancelled());
       const auto found = deltas_.find(tensor.name);
       if (found == deltas_.end()) {
-        RL_RETURN_IF_ERROR(output.Append(input_.data(tensor)));
+        if (output != nullptr) RL_RETURN_IF_ERROR(output->Append(input_.data(tensor)));
         Progress(tensor.elements());
       } else {
         RL_RETURN_IF_ERROR(WriteMerged(tensor, found->second, output));
@@ -104,7 +113,7 @@ class Merger {
   }
 
  private:
-  Status WriteMerged(const TensorInfo& tensor, const Deltas& deltas, GgufOutput& output) {
+  Status WriteMerged(const TensorInfo& tensor, const Deltas& deltas, GgufOutput* output) {
     const uint64_t rows = RowsOf(tensor);
     const uint64_t most = std::max<uint64_t>(1, kPieceValues / tensor.dims[0]);
     const DType type = TypeOf(tensor);
@@ -114,7 +123,7 @@ class Merger {
       const uint64_t count = std::min(most, rows - first);
       piece_.resize(count * RowBytes(type, tensor.dims[0]));
       RL_RETURN_IF_ERROR(MergePiece(tensor, deltas, first, count, squares));
-      RL_RETURN_IF_ERROR(output.Append(piece_));
+      if (output != nullptr) RL_RETURN_IF_ERROR(output->Append(piece_));
       Progress(count * tensor.dims[0]);
     }
     const double norm = std::sqrt(squares.merged);
@@ -236,9 +245,16 @@ Result<std::vector<MergedTensor>> MergeAdapters(const GgufFile& input,
                                         std::span(tensor.dims).first(tensor.rank)));
   }
   RL_ASSIGN_OR_RETURN(GgufOutput output, writer.Begin(std::move(file)));
-  RL_ASSIGN_OR_RETURN(std::vector<MergedTensor> merged, merger.Write(output));
+  RL_ASSIGN_OR_RETURN(std::vector<MergedTensor> merged, merger.Write(&output));
   RL_RETURN_IF_ERROR(output.Finish());
   return merged;
+}
+
+Result<std::vector<MergedTensor>> MeasureMerge(const GgufFile& input,
+                                               std::span<const ScaledAdapter> adapters,
+                                               const MergeOptions& options) {
+  RL_ASSIGN_OR_RETURN(const auto deltas, DeltasByTensor(input, adapters, options));
+  return Merger(input, deltas, options).Write(nullptr);
 }
 
 }  // namespace rullama

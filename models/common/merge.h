@@ -24,7 +24,8 @@
 namespace rullama {
 
 struct MergeOptions {
-  std::optional<DType> type = {};  // of merged tensors; without it, each keeps its own
+  std::optional<DType> type = {};   // of merged tensors; without it, each keeps its own
+  std::optional<DType> least = {};  // of merged tensors that have fewer bits a value and no `type`
   int threads = 1;
   std::shared_ptr<const std::atomic<bool>> cancel = nullptr;            // null: never
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};  // elements
@@ -36,6 +37,9 @@ struct MergedTensor {
   DType type = DType::kF32;
   double error = 0;   // of what is stored against W + sum of scale B A, over the norm of the latter
   double change = 0;  // of what the adapters add, over the same norm
+
+  // Whether rounding takes more than half as much as the adapters add.
+  [[nodiscard]] bool loses_change() const { return error > change / 2; }
 };
 
 // Writes `input` with the adapters merged to `path`. Returns what was merged, in the order of the
@@ -48,5 +52,10 @@ Result<std::vector<MergedTensor>> MergeAdapters(const GgufFile& input,
                                                 std::span<const ScaledAdapter> adapters,
                                                 const MergeOptions& options,
                                                 const std::filesystem::path& path);
+
+// The same without a file: what merging would cost.
+Result<std::vector<MergedTensor>> MeasureMerge(const GgufFile& input,
+                                               std::span<const ScaledAdapter> adapters,
+                                               const MergeOptions& options);
 
 }  // namespace rullama

@@ -174,6 +174,23 @@ TEST_F(MergeTest, AnotherTypeIsThatOfMergedTensorsOnly) {
   EXPECT_EQ(file.FindTensor("other")->dtype, DType::kQ4_0);
 }
 
+TEST_F(MergeTest, NarrowTensorsGetTheLeastType) {
+  AdapterWeight narrow = WeightOf(kTensors[3], 1);
+  narrow.scale = 0.03;
+  adapters_[0].adapter.weights.push_back(narrow);
+  // Four bits lose what the adapter adds; nothing is written to know that.
+  const auto measured = Must(MeasureMerge(*base_, adapters_, {}));
+  EXPECT_EQ(measured.back().type, DType::kQ4_0);
+  EXPECT_TRUE(measured.back().loses_change());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+  const GgufFile file = Merged({.least = DType::kQ8_0});
+  EXPECT_EQ(file.FindTensor("other")->dtype, DType::kQ8_0);
+  EXPECT_LT(merged_.back().error, measured.back().error / 4);
+  EXPECT_FALSE(merged_.back().loses_change());
+  EXPECT_EQ(file.FindTensor("plain")->dtype, DType::kF32);
+  EXPECT_EQ(file.FindTensor("experts")->dtype, DType::kF16);
+}
+
 TEST_F(MergeTest, FilesOfAdaptersAreNotReplaced) {
   const fs::path adapter = folder_ / "adapter.gguf";
   fs::copy_file(folder_ / "base.gguf", adapter);

@@ -136,6 +136,22 @@ TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
     EXPECT_EQ(answer.exit_code, 0) << answer.err;
     EXPECT_THAT(answer.out, HasSubstr("A prince.")) << adapter;
   }
+  // An adapter is no model.
+  const std::string gguf = (folder_ / "adapter/adapter.gguf").string();
+  EXPECT_THAT(RunRullama({"show", gguf}).out, HasSubstr("use -m MODEL --lora FILE"));
+  for (const std::string& wrong : {gguf, (folder_ / "adapter").string()}) {
+    const RunResult refused = RunRullama({"-m", wrong, "-p", "Who?"});
+    EXPECT_EQ(refused.exit_code, 4);
+    EXPECT_THAT(refused.err, HasSubstr("[model.adapter]"));
+  }
+  // Four bits would lose the change, which q8_0 keeps.
+  const std::string smaller = (folder_ / "smaller.gguf").string();
+  const RunResult chosen = RunRullama({"export-lora", "-m", TrainedModel(), "--lora",
+                                       (folder_ / "adapter").string(), "-o", smaller});
+  ASSERT_EQ(chosen.exit_code, 0) << chosen.err;
+  EXPECT_THAT(chosen.err, HasSubstr("merged tensors of fewer bits become q8_0"));
+  EXPECT_THAT(RunRullama({"-m", smaller, "-p", "Who is Andrew?", "-n", "12", "--greedy"}).out,
+              HasSubstr("A prince."));
   const std::string merged = (folder_ / "merged.gguf").string();
   const RunResult written =
       RunRullama({"export-lora", "-m", TrainedModel(), "--lora", (folder_ / "adapter").string(),
