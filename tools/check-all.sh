@@ -26,7 +26,7 @@ readonly stages=(
   "tests $code|$build_files|^docs/|^README|^configs/ gcc: every test, every case of conformance on every software driver"
   "asan $code|$build_files every test that can run under AddressSanitizer and UndefinedBehaviorSanitizer"
   "tsan $code|$build_files ThreadSanitizer over what has threads"
-  "tidy $code|$build_files|^.clang-tidy clang-tidy, on every source by itself"
+  "tidy $code|$build_files|^.clang-tidy clang-tidy over every source"
   "includes $code|$build_files|check-(includes|std) each source compiled by itself"
   "arm64 ^(core|backends/cpu|conformance)/|$build_files|arm64 the kernels for ARM, and every op with each, under emulation"
   "mutants ^(core|backends/cpu|conformance)/|mutants every fault of tools/mutants.txt is caught by conformance"
@@ -45,7 +45,7 @@ build_ci() { cmake --preset ci && cmake --build --preset ci; }
 stage_tests() { build_ci && ctest --preset all; }
 stage_asan() { cmake --preset asan-all && cmake --build --preset asan-all && ctest --preset asan-all; }
 stage_tsan() { cmake --preset tsan && tools/check-threads.sh; }
-stage_tidy() { cmake --preset clang -DRULLAMA_BENCHMARKS=ON && tools/check-tidy.sh build/clang; }
+stage_tidy() { cmake --preset asan && cmake --build --preset asan && tools/check-tidy.sh build/asan; }
 stage_includes() { cmake --preset clang -DRULLAMA_BENCHMARKS=ON && tools/check-includes.sh build/clang; }
 stage_arm64() { tools/check-arm64.sh --conformance; }
 stage_mutants() { build_ci && tools/check-mutants.sh build/ci; }
