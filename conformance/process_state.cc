@@ -72,7 +72,9 @@ ProcessState ProcessState::Now() {
   for (int signal = 1; signal < kSignals; ++signal) {
     struct sigaction action {};
     if (::sigaction(signal, nullptr, &action) != 0) continue;
-    state.signals_[static_cast<size_t>(signal)] = {action.sa_handler, action.sa_flags,
+    // The C library adds this flag of the kernel to every action that was ever set.
+    constexpr int kRestorer = 0x04000000;
+    state.signals_[static_cast<size_t>(signal)] = {action.sa_handler, action.sa_flags & ~kRestorer,
                                                    sigismember(&blocked, signal) == 1};
   }
   for (int stream = 0; stream < kStreams; ++stream) {

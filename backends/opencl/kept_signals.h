@@ -19,7 +19,11 @@ class KeptSignals {
   }
   ~KeptSignals() {
     for (size_t i = 0; i < actions_.size(); ++i) {
-      if (known_[i]) ::sigaction(NumberOf(i), &actions_[i], nullptr);
+      struct sigaction now = {};
+      if (!known_[i] || ::sigaction(NumberOf(i), nullptr, &now) != 0) continue;
+      if (now.sa_handler != actions_[i].sa_handler) {
+        ::sigaction(NumberOf(i), &actions_[i], nullptr);
+      }
     }
   }
   KeptSignals(const KeptSignals&) = delete;
