@@ -5,6 +5,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <string_view>
 
 #include "conformance/guarded_memory.h"
@@ -14,8 +15,11 @@
 namespace rullama::conformance {
 namespace {
 
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
+
 // A handler can only reach what has static storage.
 volatile sig_atomic_t pipe_of_parent = -1;
+std::array<bool, kCrashSignals.size()> ours = {};  // whose handlers are installed here
 
 void Write(std::string_view text) {
   // Nothing can be done about an error here.
@@ -78,16 +82,23 @@ void SendLastWordsTo(int file) {
   pipe_of_parent = file;
   static AlternateStack* const kStack = new AlternateStack;  // as long as the process
   static_cast<void>(kStack);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE}) {
+  for (size_t i = 0; i < kCrashSignals.size(); ++i) {
     struct sigaction action {};
-    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
-    action = {};
+    ours[i] = ::sigaction(kCrashSignals[i], nullptr, &action) == 0 && action.sa_handler == SIG_DFL;
+  }
+  TakeCrashSignalsBack();
+  InstallTerminateHandler(OnEnd);
+}
+
+void TakeCrashSignalsBack() {
+  for (size_t i = 0; i < kCrashSignals.size(); ++i) {
+    if (!ours[i]) continue;
+    struct sigaction action {};
     action.sa_sigaction = OnCrash;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
-    ::sigaction(signal, &action, nullptr);
+    ::sigaction(kCrashSignals[i], &action, nullptr);
   }
-  InstallTerminateHandler(OnEnd);
 }
 
 }  // namespace rullama::conformance

@@ -10,5 +10,8 @@ namespace rullama::conformance {
 inline constexpr char kLastWords = '!';
 
 void SendLastWordsTo(int file);
+// Takes back the signals of crashes, to be called when drivers have been loaded: LLVM, which is in
+// several, and PoCL have handlers of their own. `rullama` does the same.
+void TakeCrashSignalsBack();
 
 }  // namespace rullama::conformance

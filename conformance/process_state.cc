@@ -34,6 +34,11 @@ uint64_t FloatControl() { return 0; }
 void SetFloatControl(uint64_t) {}
 #endif
 
+bool IsOfACrash(int signal) {
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT || signal == SIGILL ||
+         signal == SIGFPE;
+}
+
 std::string NameOfSignal(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
@@ -71,7 +76,7 @@ ProcessState ProcessState::Now() {
   ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
   for (int signal = 1; signal < kSignals; ++signal) {
     struct sigaction action {};
-    if (::sigaction(signal, nullptr, &action) != 0) continue;
+    if (IsOfACrash(signal) || ::sigaction(signal, nullptr, &action) != 0) continue;
     // The C library adds this flag of the kernel to every action that was ever set.
     constexpr int kRestorer = 0x04000000;
     state.signals_[static_cast<size_t>(signal)] = {action.sa_handler, action.sa_flags & ~kRestorer,

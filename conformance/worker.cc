@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "conformance/last_words.h"
 #include "conformance/process_state.h"
 #include "conformance/stdout_capture.h"
 #include "core/plugin/host_table.h"
@@ -86,6 +87,7 @@ Status RunAll(const Flags& flags, std::span<const NamedTest> tests, StdoutCaptur
   RL_ASSIGN_OR_RETURN(const auto device, suite.Open());
   suite.written_while_opening = capture.Take();
   suite.changed_while_opening = process.TakeChanges();
+  TakeCrashSignalsBack();
   Event ready;
   ready.plugin = suite.plugin->name();
   ready.version = suite.plugin->version();
