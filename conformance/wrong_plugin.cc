@@ -285,8 +285,8 @@ int32_t Execute(rl_plan* plan, const rl_step* step, rl_error* error) {
   if (record.cancelled) return Refuse(error, RL_INTERNAL, "this plan was cancelled once");
   DisturbTheProcess();
   if (Fault("leaks")) {
-    static auto* const kept = new std::vector<std::vector<char>>;
-    kept->emplace_back(1000);
+    static auto* const kLeaked = new std::vector<std::vector<char>>;
+    kLeaked->emplace_back(1000);
   }
   rl_step now = *step;
   if (record.executions++ == 0) record.first = now;

@@ -55,10 +55,15 @@ for file, entries in commands.items():
 json.dump(chosen, open(f"{sys.argv[1]}/tidy/compile_commands.json", "w"), indent=1)
 END
 
+# The headers of sanitizers come with the compiler, which clang-tidy has no part of.
+mkdir -p "$build/tidy/include"
+ln -sfn "$(clang -print-resource-dir)/include/sanitizer" "$build/tidy/include/sanitizer"
+
 # One process for each core. Warnings of the compiler are for builds to show. Findings go to standard
 # output; the rest is counts of suppressed warnings in system headers.
 status=0
 printf '%s\0' "${files[@]}" |
-  xargs -0 -n 1 -P "$(nproc)" "$tidy" --quiet -p "$build/tidy" --extra-arg=-w 2>/dev/null || status=$?
+  xargs -0 -n 1 -P "$(nproc)" "$tidy" --quiet -p "$build/tidy" --extra-arg=-w \
+      --extra-arg="-isystem$PWD/$build/tidy/include" 2>/dev/null || status=$?
 echo "${#files[@]} files checked"
 exit $status
