@@ -380,9 +380,14 @@ TEST(HttpServerTest, AConnectionThatWaitsForARequestGivesItsPlaceToANewOne) {
   Client second(server->port());
   second.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
   second.ReadUntil("GET /a ");
-  Client third(server->port());
-  third.Send(Get("/a"));
-  EXPECT_EQ(StatusOf(third.ReadAll()), 200);
+  // A connection waits for its next request some time after its client has read an answer.
+  int status = 503;
+  while (status == 503) {
+    Client third(server->port());
+    third.Send(Get("/a"));
+    status = StatusOf(third.ReadAll());
+  }
+  EXPECT_EQ(status, 200);
   EXPECT_EQ(first.ReadAll(), "") << "it has waited longest";
   second.Send(Get("/a"));
   EXPECT_EQ(StatusOf(second.ReadAll()), 200);
