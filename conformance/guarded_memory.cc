@@ -30,7 +30,7 @@ constexpr size_t kAlignment = 32;  // of tensors in GGUF files
 // Padding reads as NaN, so that a sum that takes it in is seen.
 constexpr std::byte kPadding{0xFF};
 
-// What a handler may read; an entry with `end` 0 is free.
+// The ranges that a handler may read; an entry with `end` 0 is free.
 struct Entry {
   std::atomic<uintptr_t> begin{0};
   std::atomic<uintptr_t> end{0};  // of the bytes; the guard begins less than kAlignment later

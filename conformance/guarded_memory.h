@@ -18,7 +18,7 @@ namespace rullama::conformance {
 class GuardedMemory {
  public:
   // At least `size` bytes, which is not 0, aligned as the data of a tensor in a file: the guard
-  // begins behind the padding to that alignment. `name` is for messages.
+  // begins after the padding to that alignment. `name` is for messages.
   static Result<GuardedMemory> Create(size_t size, std::string_view name);
 
   GuardedMemory() = default;

@@ -1,5 +1,5 @@
-// What a worker tells its parent as it dies: which function of the plugin it was in, and why. One
-// line of plain text in the pipe of its events (worker.h), which begins with kLastWords.
+// The message of a worker that dies to its parent: which function of the plugin it was in, and why.
+// One line of plain text in the pipe of its events (worker.h), which begins with kLastWords.
 //
 // Process-wide. Handlers that a sanitizer has installed stay. Call it once, in the worker, before
 // the plugin is loaded.

@@ -49,7 +49,7 @@ std::string_view WhatItDoes(void (*handler)(int)) {
   return handler == SIG_DFL ? "has its default action" : "has a handler";
 }
 
-// What a signal did before.
+// The action that a signal had before.
 template <typename Disposition>
 std::string_view DidBefore(const Disposition& now, const Disposition& then) {
   if (then.handler == SIG_IGN) return "was ignored";

@@ -1,5 +1,5 @@
-// What belongs to the program and a plugin in its process must leave as it is: how floats are
-// rounded, what signals do, the working directory, the locale, the standard streams. Signals of
+// State of the program that a plugin in its process must leave as it is: how floats are rounded,
+// what signals do, the working directory, the locale, the standard streams. Signals of
 // crashes are not looked at: drivers take them, and programs take them back.
 //
 // Value type. Thread safety: the state of floats and the mask of signals are those of the calling

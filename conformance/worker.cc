@@ -42,7 +42,7 @@ std::string Join(std::string first, const std::string& second) {
   return first + "; " + second;
 }
 
-// What a plugin did beside its work: wrote to standard output, or changed the process.
+// Describes side effects of a plugin: text on standard output, and changes of the process.
 std::string SideEffects(const std::string& written, const std::string& changes) {
   return Join(written.empty() ? "" : WroteToStdout(written),
               changes.empty() ? "" : ChangedTheProcess(changes));

@@ -86,8 +86,8 @@ Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& reques
   return model.model->EncodeChat(tokenizer, messages, tools, thinking, max_tokens);
 }
 
-// A prompt that is too long is counted up to so many contexts; of a longer one it is said that it
-// has more.
+// How many contexts of tokens are counted of a prompt that is too long; an error about a longer one
+// says that it has more.
 constexpr int64_t kCountedContexts = 4;
 
 // The tokens that prompt and answer may have; `limit`: as Request::max_context.

@@ -26,7 +26,7 @@ class BodyMemory {
     Share& operator=(const Share&) = delete;
     ~Share() { memory_->used_ -= taken_; }
 
-    // The body has so many bytes now. False if there is no room for them.
+    // Sets the size of the body, in bytes. False if there is no room for it.
     bool Grow(uint64_t body_bytes) {
       if (body_bytes <= kFreeBytes + taken_) return true;
       const uint64_t more = body_bytes - kFreeBytes - taken_;

@@ -89,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void FinishRequest(bool keep_open);
   // Reads on while a request is answered, to notice that the client leaves.
   void Watch();
-  // The same once there is no room for more of what the client sends: looks for a close only.
+  // Watches for a close alone, once there is no room for more of what the client sends.
   void WatchForClose();
   // Closes the sending side, then the rest once the client has read.
   void CloseGently();

@@ -126,7 +126,7 @@ Status SchemaCompiler::Compile(const Task& task) {
   return CompileFlat(task, flat);
 }
 
-// What Compile() has added to the rule before it failed are whole values only.
+// Before it fails, Compile() has added only whole values to the rule.
 Status SchemaCompiler::CompileTypes(const Task& task) {
   std::deque<SchemaNode> bare;
   std::vector<const SchemaNode*> nodes;

@@ -44,7 +44,7 @@ class TextRules {
   Result<RuleId> KeyBut(std::span<const std::string> names);
   // Goes on by a separator and the space that may follow it.
   StateId AddSeparator(StateId from, char separator);
-  // Goes on from `from` by a key, and returns the state behind it.
+  // Adds a key to the state `from`, and returns the state after it.
   StateId AddKey(StateId from, std::string_view name);
   // A value as symbols.
   [[nodiscard]] std::vector<Symbol> Spell(const Json& value) const;

@@ -107,7 +107,7 @@ TEST(Placement, ARefusedPrimitiveIsAnErrorThatSaysWhatToSet) {
   EXPECT_THAT(nowhere.error().message, HasSubstr("the host (cpu) refuses it too: no kernel"));
 }
 
-// Where no backend reads a type, another one is no advice.
+// The advice to take another backend is left out where none reads the type.
 TEST(Placement, ATypeThatNothingDecodesIsNamed) {
   FakeDevices devices({{0, {OpKind::kMatMul}}, {1, {OpKind::kMatMul}}});
   for (const DType dtype : {DType::kIQ3_S, DType::kNVFP4}) {

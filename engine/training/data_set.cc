@@ -166,7 +166,7 @@ class DataSetReader {
   }
 
   // BOS, text that is given, text that is learnt, EOS: each once, though the texts spell them out.
-  // Both texts are encoded apart: so they are when a model goes on behind the first.
+  // Both texts are encoded apart: so they are when a model continues the first.
   Result<EncodedExample> EncodeRaw(std::string_view given, std::string_view learnt) const {
     EncodedExample example;
     // A text alone may begin with BOS, which is not learnt.

@@ -57,7 +57,7 @@ class FineTuning {
   [[nodiscard]] int64_t step() const { return std::ssize(history_.steps); }  // that were done
   [[nodiscard]] Trainer& trainer() { return setup_.trainer(); }
 
-  // Whether this run goes on with the one in its output folder.
+  // Whether this run continues the one in its output folder.
   [[nodiscard]] bool GoesOn() const {
     if (options_.resume.empty()) return false;
     const auto checkpoint = FindCheckpoint(options_.resume);

@@ -19,7 +19,7 @@ bool NestsDeeper(const Json& value, int limit) {
 }  // namespace
 
 Result<Json> ParseJson(std::string_view text) {
-  // Models write calls, and a conversation goes on though one of them repeats a key.
+  // Models write calls, and a conversation continues although one of them repeats a key.
   auto value = ReadJson(text, {.depth = kMaxJsonDepth, .keys_may_repeat = true});
   if (value) return *std::move(value);
   const std::string why = value.error().ToString();
