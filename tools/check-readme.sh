@@ -10,19 +10,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/stages.sh
+source tools/fresh-system.sh
 
 if [[ $# -lt 1 || $# -gt 2 || ! ${2:-first} =~ ^(first|second|ci)$ ]]; then
   echo "usage: tools/check-readme.sh WORK_DIR [first|second|ci]" >&2
   exit 2
 fi
-if ! command -v debootstrap >/dev/null; then
-  echo "there is no debootstrap: apt-get install debootstrap" >&2
-  exit 1
-fi
-if [[ $(id -u) -ne 0 ]]; then
-  echo "debootstrap and chroot need root" >&2
-  exit 1
-fi
+require_fresh_system
 mkdir -p "$1"
 work=$(cd "$1" && pwd)
 readonly work root=$work/root
@@ -31,26 +25,8 @@ readonly only=${2:-}
 # The lines of the code block of README.md that runs this program; a block is one command.
 command_of_readme() { sed -n "/^## Two commands/,/^## /{/^${1//\//\\/} /p}" README.md | sed -n "$2p"; }
 
-# `umount` first: the folders of this machine must not be removed with the system.
-leave() {
-  for mount in dev/pts dev/shm dev proc sys; do
-    if mountpoint -q "$root/$mount"; then umount "$root/$mount"; fi
-    if mountpoint -q "$root/$mount"; then
-      echo "$root/$mount is still mounted, so $root stays" >&2
-      return
-    fi
-  done
-  rm -rf --one-file-system "$root"
-}
-leave
-trap leave EXIT
-debootstrap --variant=minbase bookworm "$root" http://deb.debian.org/debian >"$work/debootstrap.log"
-cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-mount -t proc proc "$root/proc"
-mount -t sysfs -o ro sys "$root/sys"
-mount --bind /dev "$root/dev"
-mount --bind /dev/pts "$root/dev/pts"
-mount --bind /dev/shm "$root/dev/shm"
+trap 'remove_fresh_system "$root"' EXIT
+make_fresh_system "$root" "$work/debootstrap.log"
 mkdir "$root/home/rullama"
 git clone -q . "$root/home/rullama/main"
 if [[ -d ../shared ]]; then cp -r ../shared "$root/home/rullama/shared"; fi
@@ -67,7 +43,7 @@ inside() {
     "${variables[@]}" bash -c "cd /home/rullama/main && $1" 2>&1 | tee "$work/$2.txt"
 }
 failed=0
-trap 'leave; print_stages' EXIT
+trap 'remove_fresh_system "$root"; print_stages' EXIT
 if [[ $only == ci ]]; then
   run_stage ".ci/run" inside .ci/run ci || failed=1
 else

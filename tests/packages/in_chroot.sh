@@ -21,31 +21,13 @@ if [[ ${1:-} == --packages ]]; then
   shift 2
 fi
 [[ $# -eq 1 ]] || usage
-for tool in debootstrap lintian; do
-  if ! command -v "$tool" >/dev/null; then
-    echo "there is no $tool: apt-get install debootstrap lintian" >&2
-    exit 1
-  fi
-done
-if [[ $(id -u) -ne 0 ]]; then
-  echo "debootstrap and chroot need root" >&2
-  exit 1
-fi
 source=$(cd "$(dirname "$0")/../.." && pwd)
+source "$source/tools/fresh-system.sh"
+require_fresh_system lintian
 mkdir -p "$1"
 work=$(cd "$1" && pwd)
 root=$work/root
 
-leave() {
-  for mount in dev/pts proc sys; do
-    if mountpoint -q "$root/$mount"; then umount "$root/$mount"; fi
-    if mountpoint -q "$root/$mount"; then
-      echo "$root/$mount is still mounted, so $root stays" >&2
-      return
-    fi
-  done
-  rm -rf --one-file-system "$root"
-}
 step() { echo "==== $*"; }
 fail() {
   echo "FAILED: $*" >&2
@@ -69,13 +51,8 @@ step "lintian"
 lintian --fail-on error --allow-root "${packages[@]}"
 
 step "a fresh system"
-leave
-trap leave EXIT
-debootstrap --variant=minbase bookworm "$root" http://deb.debian.org/debian >"$work/debootstrap.log"
-cp /etc/resolv.conf "$root/etc/"
-mount -t proc proc "$root/proc"
-mount -t sysfs -o ro sys "$root/sys"
-mount -t devpts devpts "$root/dev/pts"
+trap 'remove_fresh_system "$root"' EXIT
+make_fresh_system "$root" "$work/debootstrap.log"
 inside() {
   chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
     DEBIAN_FRONTEND=noninteractive "$@"
