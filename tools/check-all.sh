@@ -30,6 +30,7 @@ readonly stages=(
   "includes $code|$build_files|check-(includes|std) each source compiled by itself"
   "arm64 ^(core|backends/cpu|conformance)/|$build_files|arm64 the kernels for ARM, and every op with each, under emulation"
   "mutants ^(core|backends/cpu|conformance)/|mutants every fault of tools/mutants.txt is caught by conformance"
+  "coverage $code|$build_files|coverage the tests of .ci/run execute nine tenths of the lines that all tests do"
   "fuzz $code|$build_files each fuzzer for a minute"
   "mutations $code|$build_files thousands of damaged model files"
   "ray $code|$build_files rullama.ray with drivers and workers that are killed"
@@ -39,7 +40,7 @@ readonly stages=(
   "readme . both commands of README.md in a fresh system"
 )
 
-stage_packages() { tools/install-deps.sh; }
+stage_packages() { tools/install-deps.sh --all; }
 stage_format() { tools/check-format.sh; }
 build_ci() { cmake --preset ci && cmake --build --preset ci; }
 stage_tests() { build_ci && ctest --preset all; }
@@ -49,6 +50,7 @@ stage_tidy() { cmake --preset asan && cmake --build --preset asan && tools/check
 stage_includes() { cmake --preset clang -DRULLAMA_BENCHMARKS=ON && tools/check-includes.sh build/clang; }
 stage_arm64() { tools/check-arm64.sh --conformance; }
 stage_mutants() { build_ci && tools/check-mutants.sh build/ci; }
+stage_coverage() { tools/check-coverage.py; }
 stage_fuzz() { tools/check-fuzz.sh 60; }
 stage_mutations() { build_ci && tests/mutations/mutate.py --program build/ci/bin/rullama --count 13000; }
 stage_ray() { build_ci && tests/ray/run.sh "$PWD" "$PWD/build/ci" nightly; }

@@ -3,6 +3,7 @@
 # 24.04). Asks nothing. Needs root, or sudo.
 #
 #   tools/install-deps.sh             everything that .ci/run uses
+#   tools/install-deps.sh --all       that, and what tools/check-all.sh uses
 #   tools/install-deps.sh --minimal   only what building needs
 #   tools/install-deps.sh --tests     that, and what running the tests needs: software drivers, a model
 #   tools/install-deps.sh --check     installs nothing; exit code 1 if something is missing
@@ -36,6 +37,9 @@ tests+=(systemd curl chromium chromium-driver)
 full=(clang libclang-rt-14-dev clang-format libbenchmark-dev ccache git)
 # The kernels for ARM: a compiler, and an emulator for their tests (tools/check-arm64.sh).
 if [[ $(uname -m) == x86_64 ]]; then full+=(g++-aarch64-linux-gnu qemu-user-static); fi
+
+# Fresh systems, checks of Debian packages, coverage.
+all=(debootstrap lintian llvm)
 
 # Python packages, in .venv at the root, from the Python package index or a mirror that pip is configured for: those
 # that the Python package is built and tested with, and traces; and the programs that .ci/run checks sources with.
@@ -72,22 +76,24 @@ install_packages_of_mode() {
   if [[ $mode == minimal ]]; then return; fi
   install_python_packages "$test_packages"
   install_test_model
-  if [[ $mode == full ]]; then install_python_packages "$tool_packages"; fi
+  if [[ $mode == full || $mode == all ]]; then install_python_packages "$tool_packages"; fi
 }
 
 mode=full
 case "${1:-}" in
   "") ;;
+  --all) mode=all ;;
   --minimal) mode=minimal ;;
   --tests) mode=tests ;;
   --check) mode=check ;;
   --libraries) echo "${libraries[@]}"; exit 0 ;;
-  *) echo "usage: tools/install-deps.sh [--minimal | --tests | --check | --libraries]" >&2; exit 2 ;;
+  *) echo "usage: tools/install-deps.sh [--all | --minimal | --tests | --check | --libraries]" >&2; exit 2 ;;
 esac
 
 packages=("${minimal[@]}")
 if [[ $mode != minimal ]]; then packages+=("${tests[@]}"); fi
-if [[ $mode == full || $mode == check ]]; then packages+=("${full[@]}"); fi
+if [[ $mode != minimal && $mode != tests ]]; then packages+=("${full[@]}"); fi
+if [[ $mode == all ]]; then packages+=("${all[@]}"); fi
 
 missing=()
 for package in "${packages[@]}"; do
