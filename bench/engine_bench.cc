@@ -32,7 +32,7 @@ const std::vector<int32_t> kPrompt = {2, 500, 600, 700};
 using Round = double;
 
 Round RunBare(ModelSession& session, int64_t tokens) {
-  BatchSession batch(session.session(), session.model().facts().vocabulary);
+  BatchSession batch(session.session(), session.graphs(), session.model().facts().vocabulary);
   session.session().ForgetSlot(0);
   RowRequest row{.slot = 0, .sampling = {.temperature = 0}};
   row.token = Must(Must(batch.Read(0, kPrompt, std::span(&row, 1))).front().token);

@@ -59,7 +59,7 @@ class SnapshotBench {
  public:
   SnapshotBench(ModelSession& opened, int64_t tokens)
       : session_(opened.session()),
-        batch_(session_, opened.model().facts().vocabulary),
+        batch_(session_, opened.graphs(), opened.model().facts().vocabulary),
         chunk_(static_cast<size_t>(opened.chunk())),
         tokens_(Tokens(tokens, opened.model().facts().vocabulary)) {}
 

@@ -34,17 +34,17 @@ Status CheckSizes(const ModelSession& engine, const CanvasScore& score) {
 }
 
 // A step of `graph` over all rows of the canvas, behind the cached rows of slot 0.
-Status RunCanvas(Session& session, CanvasGraph graph, std::span<const int32_t> canvas) {
+Status RunCanvas(Session& session, GraphHandle graph, std::span<const int32_t> canvas) {
   return session.Run(
       StepRows::Consecutive(canvas, session.past(0), /*slot=*/0, DemandMode::kAllRows, graph));
 }
 
-Status Condition(Session& session, const CanvasScore& score) {
+Status Condition(Session& session, GraphHandle graph, const CanvasScore& score) {
   const float inverse = 1 / score.temperature;
   RL_RETURN_IF_ERROR(
       session.SetInput(canvas_names::kInverseTemperature, std::as_bytes(std::span(&inverse, 1))));
   RL_RETURN_IF_ERROR(session.SetInput(canvas_names::kLogits, std::as_bytes(score.previous)));
-  return RunCanvas(session, kConditionGraph, score.canvas);
+  return RunCanvas(session, graph, score.canvas);
 }
 
 }  // namespace
@@ -56,17 +56,20 @@ Result<std::vector<float>> CanvasLogits(ModelSession& engine, const CanvasScore&
   Session& session = engine.session();
   session.ForgetSlot(0);
   PhiloxCanvasRandom unused(0);
-  CanvasGeneratorOptions options;
+  const ProgramGraphs& graphs = engine.graphs();
+  CanvasGeneratorOptions options{.read = graphs.read, .denoise = graphs.denoise.value()};
   options.capacity = engine.capacity() - std::ssize(score.canvas);
   options.canvas_length = std::ssize(score.canvas);
   RL_RETURN_IF_ERROR(CanvasGenerator(session, unused, options).Feed(score.prefix));
 
   RL_RETURN_IF_ERROR(SetCanvasRows(session, std::ssize(score.canvas)));
   RL_RETURN_IF_ERROR(
-      session.Prepare(std::ssize(score.canvas), DemandMode::kAllRows, kDenoiseGraph));
+      session.Prepare(std::ssize(score.canvas), DemandMode::kAllRows, options.denoise));
   RL_RETURN_IF_ERROR(session.ClearState(canvas_names::kSoftEmbedding));
-  if (!score.previous.empty()) RL_RETURN_IF_ERROR(Condition(session, score));
-  RL_RETURN_IF_ERROR(RunCanvas(session, kDenoiseGraph, score.canvas));
+  if (!score.previous.empty()) {
+    RL_RETURN_IF_ERROR(Condition(session, graphs.condition.value(), score));
+  }
+  RL_RETURN_IF_ERROR(RunCanvas(session, options.denoise, score.canvas));
   std::vector<float> logits(score.canvas.size() *
                             static_cast<size_t>(engine.model().facts().vocabulary));
   RL_RETURN_IF_ERROR(

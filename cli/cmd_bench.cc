@@ -115,20 +115,21 @@ class Bench {
   Bench(ModelSession& engine, bool all_rows) : engine_(engine), all_rows_(all_rows) {}
 
   Status Prepare() {
-    const auto build = [this](DemandMode demand, size_t index = 0) {
-      const Graph& graph = engine_.session().graph(index);
+    const ProgramGraphs& graphs = engine_.graphs();
+    const auto build = [this](DemandMode demand, GraphHandle of) {
+      const Graph& graph = engine_.session().graph(of);
       const BackendDevices& devices = engine_.devices();
       return BuildDeviceProgram(graph, devices.Borrow(), devices.policy,
                                 {.max_t = graph.max_t, .max_r = graph.max_r, .demand = demand});
     };
     if (all_rows_) {
-      RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kAllRows));
+      RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kAllRows, graphs.read));
     } else if (denoises()) {
-      RL_ASSIGN_OR_RETURN(denoise_, build(DemandMode::kAllRows, kDenoiseGraph));
+      RL_ASSIGN_OR_RETURN(denoise_, build(DemandMode::kAllRows, graphs.denoise.value()));
     } else {
-      RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kPerOutput));
+      RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kPerOutput, graphs.read));
     }
-    RL_ASSIGN_OR_RETURN(state_only_, build(DemandMode::kStateOnly));
+    RL_ASSIGN_OR_RETURN(state_only_, build(DemandMode::kStateOnly, graphs.read));
     return OkStatus();
   }
 
@@ -193,9 +194,7 @@ class Bench {
 
   Result<double> RunCanvasTest(const BenchTest& test, std::span<const int32_t> depth,
                                std::span<const int32_t> rest) {
-    CanvasGeneratorOptions options;
-    options.capacity = engine_.capacity();
-    options.canvas_length = engine_.model().facts().canvas.length;
+    CanvasGeneratorOptions options = CanvasOptionsOf(engine_);
     const auto cancelled = CancelFlag();
     options.cancelled = cancelled.get();
     PhiloxCanvasRandom unused(0);
@@ -206,9 +205,9 @@ class Bench {
       RL_RETURN_IF_ERROR(generator.Feed(rest));
       return SecondsSince(start);
     }
-    RL_ASSIGN_OR_RETURN(auto canvas,
-                        SessionCanvas::Begin(engine_.session(), engine_.model().facts().vocabulary,
-                                             options.canvas_length, 0));
+    RL_ASSIGN_OR_RETURN(auto canvas, SessionCanvas::Begin(engine_.session(), options.denoise,
+                                                          engine_.model().facts().vocabulary,
+                                                          options.canvas_length, 0));
     const std::vector<float> uniforms(rest.size(), 0.5F);
     const CanvasRequest request{.canvas = rest,
                                 .self_conditioned = true,

@@ -17,7 +17,6 @@
 #include "core/ir/text.h"
 #include "core/runtime/device_program.h"
 #include "engine/layer_placement.h"
-#include "engine/session_canvas.h"
 
 namespace rullama::cli {
 namespace {
@@ -197,7 +196,11 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                               .limits = {.max_rows = std::min(flags.rows, model.capacity())}});
   };
   RL_ASSIGN_OR_RETURN(const Form form, FormOf(flags, model.facts().layers));
-  const auto index = static_cast<size_t>(flags.canvas ? kDenoiseGraph : kEncodeGraph);
+  const auto shown_of = [&flags](const ModelProgram& program) -> const Graph& {
+    const GraphHandle handle =
+        flags.canvas ? program.handles.denoise.value() : program.handles.read;
+    return program.graphs[handle.index].graph;
+  };
   if (flags.canvas && !model.facts().denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "--canvas shows how a DiffusionGemma denoises; this model predicts the next "
@@ -208,7 +211,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
   if (flags.before) {
     const DType kv = KvDtypeFor(model.config(), model.config().backend.name);
     RL_ASSIGN_OR_RETURN(const ModelProgram program, build(kv));
-    const Graph& graph = program.graphs[index].graph;
+    const Graph& graph = shown_of(program);
     if (files.any()) {
       RL_RETURN_IF_ERROR(WriteDrawings(files, graph.name, form, {{&graph, 0}}, {}));
       return 0;
@@ -226,7 +229,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
     RL_ASSIGN_OR_RETURN(const PlacementPolicy policy,
                         PlaceLayers(program.graphs.front().graph, program.layer_outputs,
                                     model.config().placement.split, devices));
-    shown = ShowAfter(flags, form, program.graphs[index].graph, devices, policy, files, console);
+    shown = ShowAfter(flags, form, shown_of(program), devices, policy, files, console);
   }
   registry->Shutdown();
   return shown;

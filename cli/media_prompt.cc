@@ -88,7 +88,8 @@ class PromptScorer {
       media_.Drop(end);
     }
     std::ranges::replace_if(ids, IsSoftRow, 0);
-    const size_t graph = media ? MediaGraphOf(GraphOutputs::kAllLogits) : 0;
+    const ProgramGraphs& graphs = engine_.graphs();
+    const GraphHandle graph = media ? graphs.media.value() : graphs.read;
     RL_RETURN_IF_ERROR(engine_.session().Run(StepRows::Consecutive(
         ids, static_cast<int32_t>(first), /*slot=*/0, DemandMode::kAllRows, graph)));
     const auto vocabulary = static_cast<size_t>(engine_.model().facts().vocabulary);

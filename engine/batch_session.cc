@@ -17,18 +17,15 @@ std::span<std::byte> BytesOf(std::vector<T>& values) {
 
 }  // namespace
 
-BatchSession::BatchSession(Session& session, int64_t vocabulary, size_t read_graph)
-    : BatchSession(session, vocabulary, read_graph, std::nullopt) {}
-
-BatchSession::BatchSession(Session& session, int64_t vocabulary, size_t read_graph, StepLane lane)
+BatchSession::BatchSession(Session& session, const ProgramGraphs& graphs, int64_t vocabulary,
+                           StepLane lane)
     : session_(session),
       vocabulary_(vocabulary),
-      read_graph_(read_graph),
+      graphs_(graphs),
       lane_(lane),
       inputs_(vocabulary) {
-  constexpr size_t kMediaGraph = MediaGraphOf(GraphOutputs::kBatch);
-  if (kMediaGraph >= session.graph_count()) return;
-  const Graph& graph = session.graph(kMediaGraph);
+  if (!graphs_.media) return;
+  const Graph& graph = session.graph(*graphs_.media);
   soft_inputs_.emplace(graph.type(graph.Find(media_names::kSoft)).last().constant,
                        graph.Find(media_names::kLastSeen) != kNoValue);
 }
@@ -60,7 +57,7 @@ Result<std::span<const RowResult>> BatchSession::Read(int32_t slot, std::span<co
   const DemandMode demand = draws.empty() ? DemandMode::kStateOnly : DemandMode::kPerOutput;
   step_.SetConsecutive(chunk, session_.past(slot), slot, demand);
   if (draws.empty()) {
-    step_.graph = read_graph_;
+    step_.graph = graphs_.read;
     RL_RETURN_IF_ERROR(session_.Run(step_));
     return std::span<const RowResult>();
   }
@@ -82,24 +79,23 @@ Status BatchSession::ReadMedia(int32_t slot, std::span<const int32_t> chunk,
   RL_RETURN_IF_ERROR(session_.SetInput(media_names::kHistory, BytesOf(history_)));
   step_.SetConsecutive(chunk, past, slot, DemandMode::kStateOnly);
   std::ranges::replace_if(step_.tokens, IsSoftRow, 0);
-  step_.graph = MediaGraphOf(GraphOutputs::kBatch);
+  step_.graph = *graphs_.media;
   return session_.Run(step_);
 }
 
-Status BatchSession::Evaluate(BatchOutput output, int32_t slot, std::span<const int32_t> chunk,
-                              std::vector<float>& rows) {
-  const BatchOutputGraph& graph = BatchGraphOf(output);
+Status BatchSession::Evaluate(const ProgramGraphs::RowOutput& output, int32_t slot,
+                              std::span<const int32_t> chunk, std::vector<float>& rows) {
   step_.SetConsecutive(chunk, session_.past(slot), slot, DemandMode::kAllRows);
-  step_.graph = graph.index;
+  step_.graph = output.graph;
   RL_RETURN_IF_ERROR(session_.Run(step_));
-  const Graph& ops = session_.graph(graph.index);
+  const Graph& ops = session_.graph(output.graph);
   const int64_t columns = ops.type(ops.outputs.front().value).last().constant;
   rows.resize(chunk.size() * static_cast<size_t>(columns));
-  return session_.ReadOutput(graph.output, BytesOf(rows));
+  return session_.ReadOutput(output.output, BytesOf(rows));
 }
 
 Status BatchSession::PrepareDecode(const RowRequest& row) {
-  return session_.Prepare(1, DemandMode::kPerOutput, BatchGraph(ChainFor(std::span(&row, 1))));
+  return session_.Prepare(1, DemandMode::kPerOutput, graphs_.Draw(ChainFor(std::span(&row, 1))));
 }
 
 RowChainOptions BatchSession::ChainFor(std::span<const RowRequest> rows) {
@@ -117,7 +113,7 @@ Status BatchSession::StartDraw(std::span<const RowRequest> rows) {
   chain_ = ChainFor(rows);
   RL_RETURN_IF_ERROR(inputs_.Set(chain_.kind, samplings_));
   RL_RETURN_IF_ERROR(SetRowInputs(inputs_, session_, lane_));
-  step_.graph = BatchGraph(chain_);
+  step_.graph = graphs_.Draw(chain_);
   return lane_ ? session_.Start(*lane_, step_) : session_.Run(step_);
 }
 

@@ -40,10 +40,10 @@ struct RowResult {
 
 class BatchSession {
  public:
-  // `read_graph`: of steps that read prompts and draw nothing.
-  BatchSession(Session& session, int64_t vocabulary, size_t read_graph = BatchGraph({}));
-  // For decode steps in a lane of the session, which may be in flight beside those of others.
-  BatchSession(Session& session, int64_t vocabulary, size_t read_graph, StepLane lane);
+  // `graphs`: of the program of the session. With a lane: for decode steps in it, which may be in
+  // flight beside those of other lanes.
+  BatchSession(Session& session, const ProgramGraphs& graphs, int64_t vocabulary,
+               StepLane lane = {});
 
   // Appends each row's token to its slot and draws the one that follows. Rows of one slot follow
   // one another. The results are in the order of the rows, valid until the next call.
@@ -66,10 +66,9 @@ class BatchSession {
   // Compiles the plan of a decode step of this row alone, unless it is there.
   Status PrepareDecode(const RowRequest& row);
 
-  // Runs tokens through the graph that gives the output of the last norm, or the logits, of every
-  // row, and copies it to `rows`.
-  Status Evaluate(BatchOutput output, int32_t slot, std::span<const int32_t> chunk,
-                  std::vector<float>& rows);
+  // Runs tokens through a graph that computes a value for every row, and copies them to `rows`.
+  Status Evaluate(const ProgramGraphs::RowOutput& output, int32_t slot,
+                  std::span<const int32_t> chunk, std::vector<float>& rows);
 
  private:
   // The chain that can draw all rows.
@@ -84,7 +83,7 @@ class BatchSession {
 
   Session& session_;
   int64_t vocabulary_;
-  size_t read_graph_;
+  ProgramGraphs graphs_;
   StepLane lane_;
   RowChainOptions chain_;  // of the step that was started last
   RowInputs inputs_;

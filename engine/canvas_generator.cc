@@ -10,7 +10,9 @@ namespace rullama {
 CanvasGeneratorOptions CanvasOptionsOf(const ModelSession& session) {
   const ModelFacts& facts = session.model().facts();
   const std::span<const TokenId> ends = session.tokenizer().end_of_generation_ids();
-  return {.capacity = session.capacity(),
+  return {.read = session.graphs().read,
+          .denoise = session.graphs().denoise.value(),
+          .capacity = session.capacity(),
           .canvas_length = facts.canvas.length,
           .vocabulary = facts.vocabulary,
           .settings = session.diffusion(),
@@ -23,7 +25,7 @@ CanvasGenerator::CanvasGenerator(Session& session, CanvasRandom& random,
       random_(random),
       options_(std::move(options)),
       feeder_(session,
-              {.graph = kEncodeGraph, .slot = options_.slot, .cancelled = options_.cancelled}) {}
+              {.graph = options_.read, .slot = options_.slot, .cancelled = options_.cancelled}) {}
 
 Status CanvasGenerator::CheckFits(int64_t rows) const {
   if (Fits(rows)) return OkStatus();
@@ -42,7 +44,7 @@ Status CanvasGenerator::Begin() {
   RL_RETURN_IF_ERROR(CheckFits(options_.canvas_length));
   RL_ASSIGN_OR_RETURN(loop_, EntropyBoundLoop::Begin(options_.settings, options_.vocabulary,
                                                      options_.canvas_length, position(), random_));
-  RL_ASSIGN_OR_RETURN(model_, SessionCanvas::Begin(session_, options_.vocabulary,
+  RL_ASSIGN_OR_RETURN(model_, SessionCanvas::Begin(session_, options_.denoise, options_.vocabulary,
                                                    options_.canvas_length, options_.slot));
   return OkStatus();
 }

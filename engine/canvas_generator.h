@@ -28,6 +28,8 @@ namespace rullama {
 class ModelSession;
 
 struct CanvasGeneratorOptions {
+  GraphHandle read = {};     // of the session: appends tokens to the caches
+  GraphHandle denoise = {};  // takes a step of a canvas
   int32_t slot = 0;
   int64_t capacity = 0;  // most positions of the sequence
   int64_t canvas_length = 0;
@@ -42,7 +44,7 @@ CanvasGeneratorOptions CanvasOptionsOf(const ModelSession& session);
 
 class CanvasGenerator {
  public:
-  // The session must have the graphs of CanvasGraph; it and `random` must outlive this object.
+  // The session and `random` must outlive this object.
   CanvasGenerator(Session& session, CanvasRandom& random, CanvasGeneratorOptions options);
 
   // Appends tokens to the sequence. Errors: context.overflow, run.cancelled.

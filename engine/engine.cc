@@ -169,7 +169,8 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   info.media_cache_bytes = static_cast<int64_t>(media_bytes);
   runner =
       std::make_unique<Scheduler>(session->session(),
-                                  SchedulerOptions{.slots = slots,
+                                  SchedulerOptions{.graphs = session->graphs(),
+                                                   .slots = slots,
                                                    .capacity = info.capacity,
                                                    .vocabulary = info.vocabulary,
                                                    .chunk = info.chunk,

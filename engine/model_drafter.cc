@@ -20,7 +20,7 @@ int64_t CommonTokens(std::span<const int32_t> a, std::span<const int32_t> b) {
 
 ModelDrafter::ModelDrafter(std::unique_ptr<ModelSession> session)
     : session_(std::move(session)),
-      batch_(session_->session(), session_->model().facts().vocabulary),
+      batch_(session_->session(), session_->graphs(), session_->model().facts().vocabulary),
       slots_(static_cast<size_t>(session_->slots())) {}
 
 Status ModelDrafter::Draft(std::span<DraftRequest> requests) {

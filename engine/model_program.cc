@@ -4,7 +4,6 @@
 
 #include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
-#include "engine/session_canvas.h"
 #include "samplers/row_chain.h"
 
 namespace rullama {
@@ -62,9 +61,16 @@ Status AppendToken(const ModelProgramOptions& options, int64_t vocabulary, Model
   return OkStatus();
 }
 
-// A finished graph; its constants join those of the program, where one of each name is enough.
-Status AddGraph(ModelGraph parts, std::vector<int64_t> buckets, bool extends_past,
-                ModelProgram& program) {
+// Appends a finished graph.
+GraphHandle Append(SessionGraph graph, ModelProgram& program) {
+  program.graphs.push_back(std::move(graph));
+  return {program.graphs.size() - 1};
+}
+
+// Finishes and appends a graph; its constants join those of the program, where one of each name is
+// enough.
+Result<GraphHandle> AddGraph(ModelGraph parts, std::vector<int64_t> buckets, bool extends_past,
+                             ModelProgram& program) {
   for (SyntheticConstant& constant : parts.constants) {
     const bool known = std::ranges::find(program.constants, constant.name,
                                          &SyntheticConstant::name) != program.constants.end();
@@ -75,14 +81,8 @@ Status AddGraph(ModelGraph parts, std::vector<int64_t> buckets, bool extends_pas
   for (const ValueId hidden : parts.hidden) {
     program.layer_outputs.push_back(graph.value(hidden).name);
   }
-  program.graphs.push_back({std::move(graph), std::move(buckets), extends_past});
-  return OkStatus();
+  return Append({std::move(graph), std::move(buckets), extends_past}, program);
 }
-
-constexpr BatchOutputGraph kOutputGraphs[] = {
-    {2 * kRowChainKinds, "hidden"},
-    {2 * kRowChainKinds + 1, output_names::kLogits},
-};
 
 // A step keeps the logits of all its rows, which stay small beside a model: 64 MiB.
 int64_t RowsWithLogits(int64_t vocabulary, int64_t most) {
@@ -90,19 +90,16 @@ int64_t RowsWithLogits(int64_t vocabulary, int64_t most) {
   return std::clamp<int64_t>(kMaxLogits / vocabulary, 1, most);
 }
 
-Status AddOutputGraphs(const Model& model, const ModelProgramOptions& options,
-                       ModelProgram& program) {
-  BuildOptions build = CausalPass(options);
-  RL_ASSIGN_OR_RETURN(ModelGraph hidden, model.BuildGraph(build));
-  hidden.builder.Output(BatchGraphOf(BatchOutput::kHidden).output, hidden.last_norm,
-                        RowDemand::kAll);
-  RL_RETURN_IF_ERROR(AddGraph(std::move(hidden), {options.limits.max_rows},
-                              /*extends_past=*/true, program));
-  const int64_t rows = RowsWithLogits(model.facts().vocabulary, options.limits.max_rows);
-  build.max_t = rows;
-  RL_ASSIGN_OR_RETURN(ModelGraph logits, model.BuildGraph(build));
-  AddLogitsOutput(logits.builder, logits.logits, RowDemand::kAll);
-  return AddGraph(std::move(logits), {rows}, /*extends_past=*/true, program);
+// Adds a graph for steps of at most `rows` rows, which has this value of each as its output.
+Result<ProgramGraphs::RowOutput> AddRowOutput(ModelGraph parts, std::string_view name,
+                                              ValueId value, int64_t rows, ModelProgram& program) {
+  parts.builder.Output(name, value, RowDemand::kAll);
+  RL_ASSIGN_OR_RETURN(const GraphHandle handle,
+                      AddGraph(std::move(parts), {rows}, /*extends_past=*/true, program));
+  Graph& graph = program.graphs[handle.index].graph;
+  graph.max_t = rows;
+  graph.max_r = std::min(graph.max_r, rows);
+  return ProgramGraphs::RowOutput{handle, name};
 }
 
 Status AddMediaGraph(const Model& model, const ModelProgramOptions& options,
@@ -118,10 +115,12 @@ Status AddMediaGraph(const Model& model, const ModelProgramOptions& options,
     inputs.tokens = media.builder.Input(media_names::kHistory, {DType::kI32, {Dim::T()}});
     AppendRowHistory(media.builder, inputs);
   }
-  return AddGraph(std::move(media), {options.media_rows}, /*extends_past=*/true, program);
+  RL_ASSIGN_OR_RETURN(program.handles.media, AddGraph(std::move(media), {options.media_rows},
+                                                      /*extends_past=*/true, program));
+  return OkStatus();
 }
 
-// Builds the graphs in the order of BatchGraph() and BatchGraphOf().
+// The graphs differ in what follows the logits.
 Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOptions& options) {
   std::vector<int64_t> buckets = DecodeBuckets(options.slots);
   // The chunks of prompts, most of which end in one that is short.
@@ -133,22 +132,30 @@ Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOpt
   const auto of_wanted = DecodeBuckets(options.limits.max_wanted);
   BuildOptions build = CausalPass(options);
   build.max_t = std::max(buckets.back(), of_wanted.back());
+  RL_ASSIGN_OR_RETURN(const ModelGraph causal, model.BuildGraph(build));
+  ModelGraph summed = causal;
+  AddLogitsSum(summed);
   ModelProgram program;
   for (size_t kind = 0; kind < kRowChainKinds; ++kind) {
     for (const bool logprobs : {false, true}) {
-      RL_ASSIGN_OR_RETURN(ModelGraph parts, model.BuildGraph(build));
-      AddLogitsSum(parts);
+      ModelGraph parts = summed;
       AppendRowChain(parts.builder, parts.logits, InputsOf(parts, options),
                      {.kind = static_cast<RowChainKind>(kind), .logprobs = logprobs});
-      RL_RETURN_IF_ERROR(AddGraph(std::move(parts), buckets, /*extends_past=*/true, program));
+      RL_ASSIGN_OR_RETURN(program.handles.draw[kind][logprobs ? 1 : 0],
+                          AddGraph(std::move(parts), buckets, /*extends_past=*/true, program));
       if (drafts) program.graphs.back().buckets_of_wanted = of_wanted;
     }
   }
-  RL_RETURN_IF_ERROR(AddOutputGraphs(model, options, program));
+  program.handles.read = program.handles.Draw({});
+  const int64_t rows = options.limits.max_rows;
+  RL_ASSIGN_OR_RETURN(program.handles.hidden,
+                      AddRowOutput(causal, "hidden", causal.last_norm, rows, program));
+  RL_ASSIGN_OR_RETURN(program.handles.logits,
+                      AddRowOutput(causal, output_names::kLogits, causal.logits,
+                                   RowsWithLogits(model.facts().vocabulary, rows), program));
   return program;
 }
 
-// Builds the graphs in the order of CanvasGraph.
 Result<ModelProgram> BuildCanvasProgram(const Model& model, const ModelProgramOptions& options) {
   const int64_t length = model.facts().canvas.length;
   if (length > options.capacity) {
@@ -160,7 +167,8 @@ Result<ModelProgram> BuildCanvasProgram(const Model& model, const ModelProgramOp
   ModelProgram program;
   BuildOptions build = CausalPass(options);
   RL_ASSIGN_OR_RETURN(ModelGraph encode, model.BuildGraph(build));
-  RL_RETURN_IF_ERROR(AddGraph(std::move(encode), {}, /*extends_past=*/true, program));
+  RL_ASSIGN_OR_RETURN(program.handles.read,
+                      AddGraph(std::move(encode), {}, /*extends_past=*/true, program));
 
   build.pass = ModelPass::kCanvas;
   build.max_t = length;
@@ -172,11 +180,13 @@ Result<ModelProgram> BuildCanvasProgram(const Model& model, const ModelProgramOp
   } else {
     AddLogitsOutput(denoise.builder, denoise.logits, RowDemand::kAll);
   }
-  RL_RETURN_IF_ERROR(AddGraph(std::move(denoise), {length}, /*extends_past=*/false, program));
+  RL_ASSIGN_OR_RETURN(program.handles.denoise, AddGraph(std::move(denoise), {length},
+                                                        /*extends_past=*/false, program));
   if (options.outputs != GraphOutputs::kAllLogits) return program;
 
   RL_ASSIGN_OR_RETURN(Graph condition, model.BuildConditioning());
-  program.graphs.push_back({std::move(condition), {length}, /*extends_past=*/false});
+  program.handles.condition =
+      Append({std::move(condition), {length}, /*extends_past=*/false}, program);
   return program;
 }
 
@@ -189,10 +199,6 @@ EntropyBoundSettings RecommendedBy(const CanvasFacts& canvas) {
           .entropy_bound = canvas.entropy_bound,
           .stability_threshold = canvas.stability_threshold,
           .confidence_threshold = canvas.confidence_threshold};
-}
-
-const BatchOutputGraph& BatchGraphOf(BatchOutput output) {
-  return kOutputGraphs[static_cast<size_t>(output)];
 }
 
 StepLimits BatchLimits(int64_t decode_rows, int64_t chunk) {
@@ -222,7 +228,8 @@ Result<ModelProgram> BuildPlainProgram(const Model& model, const ModelProgramOpt
   } else {
     RL_RETURN_IF_ERROR(AppendToken(options, model.facts().vocabulary, parts, program));
   }
-  RL_RETURN_IF_ERROR(AddGraph(std::move(parts), {}, /*extends_past=*/true, program));
+  RL_ASSIGN_OR_RETURN(program.handles.read,
+                      AddGraph(std::move(parts), {}, /*extends_past=*/true, program));
   return program;
 }
 

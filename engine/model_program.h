@@ -2,7 +2,9 @@
 // functions.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,9 +19,9 @@
 namespace rullama {
 
 enum class GraphOutputs {
-  kText,       // what generating needs: the sampled token and the sum that tells NaN logits, or the
-               // graphs of CanvasGraph with the sampler of a model that denoises
-  kBatch,      // what generating for several requests at once needs: the graphs of BatchGraph()
+  kText,       // what generating needs: the sampled token and the sum that tells NaN logits; of a
+               // model that denoises, what denoising with its sampler needs
+  kBatch,      // what generating for several requests at once needs
   kAllLogits,  // the logits of every row; of a model that denoises, those of a canvas
 };
 
@@ -43,34 +45,37 @@ struct ModelProgramOptions {
 // up to `chunk` tokens of one.
 [[nodiscard]] StepLimits BatchLimits(int64_t decode_rows, int64_t chunk);
 
-// The index of the graph of a kBatch program that ends in this chain. A step takes the first kind
-// that all its rows allow (KindFor); their inputs are those of RowInputs. A step that wants no rows
-// may take any graph.
-[[nodiscard]] constexpr size_t BatchGraph(const RowChainOptions& chain) {
-  return 2 * static_cast<size_t>(chain.kind) + (chain.logprobs ? 1 : 0);
-}
+// The graphs of a program by what they do. What is empty the program does not have.
+struct ProgramGraphs {
+  // A graph that computes a value for every row of a step.
+  struct RowOutput {
+    GraphHandle graph;
+    std::string_view output;
+  };
 
-// A value that a kBatch program computes for every row of a step, beside the tokens it draws.
-enum class BatchOutput : uint8_t {
-  kHidden,  // the output of the last norm, f32[T, width]
-  kLogits,  // f32[T, vocabulary]
-};
-struct BatchOutputGraph {
-  size_t index;  // of the graph
-  std::string_view output;
-};
-[[nodiscard]] const BatchOutputGraph& BatchGraphOf(BatchOutput output);
+  // Appends rows to the caches. Of kText and kAllLogits it has their outputs, too; of kBatch it is
+  // any that draws, as a step that wants no rows may take each of them.
+  GraphHandle read = {};
+  // As `read` for steps with soft tokens (ModelPass::kMedia). That of a batch has no outputs.
+  std::optional<GraphHandle> media = {};
+  // Of kBatch.
+  std::optional<RowOutput> hidden = {};  // the output of the last norm, f32[T, width]
+  std::optional<RowOutput> logits = {};  // f32[T, vocabulary]
+  // Of a model that denoises.
+  std::optional<GraphHandle> denoise = {};
+  std::optional<GraphHandle> condition = {};  // of kAllLogits (Model::BuildConditioning)
 
-// The index of the graph for steps with soft tokens (ModelPass::kMedia). That of a batch fills the
-// caches only.
-[[nodiscard]] constexpr size_t MediaGraphOf(GraphOutputs outputs) {
-  return outputs == GraphOutputs::kBatch ? 2 * kRowChainKinds + 2 : 1;
-}
+  // The graph of kBatch that ends in this chain. A step takes the first kind that all its rows
+  // allow (KindFor); their inputs are those of RowInputs.
+  [[nodiscard]] GraphHandle Draw(const RowChainOptions& chain) const {
+    return draw[static_cast<size_t>(chain.kind)][chain.logprobs ? 1 : 0];
+  }
+  std::array<std::array<GraphHandle, 2>, kRowChainKinds> draw = {};  // by kind, and logprobs
+};
 
 struct ModelProgram {
-  // The order is that of CanvasGraph for a model that denoises, and BatchGraph() and then
-  // BatchGraphOf() for a batch. The graph of MediaGraphOf() is the last, if there are media.
   std::vector<SessionGraph> graphs;
+  ProgramGraphs handles;
   std::vector<SyntheticConstant> constants;
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once
   // ModelGraph::hidden by name, the same in all graphs; empty for a model that denoises, whose

@@ -88,8 +88,8 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
                                        devices_.DescribeLayerDevices(), capacity(), need));
   if (built != settings) RL_RETURN_IF_ERROR(BuildSession(options, settings));
   // A model whose weights no device reads is refused now, not by its first step.
-  for (size_t i = 0; i < session_->graph_count(); ++i) {
-    RL_RETURN_IF_ERROR(CheckSupport(session_->graph(i), devices_, placement_));
+  for (const SessionGraph& of : session_->graphs()) {
+    RL_RETURN_IF_ERROR(CheckSupport(of.graph, devices_, placement_));
   }
   return OkStatus();
 }
@@ -149,6 +149,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   session.allocated = allocated_;
   RL_ASSIGN_OR_RETURN(session_,
                       Session::Create(std::move(program.graphs), *weight_source_, session));
+  graphs_ = program.handles;
   for (const auto& [name, bytes] : program.inputs) {
     RL_RETURN_IF_ERROR(session_->SetInput(name, bytes));
   }

@@ -48,6 +48,8 @@ class ModelSession {
   [[nodiscard]] const BackendDevices& devices() const { return devices_; }
   [[nodiscard]] Session& session() { return *session_; }
   [[nodiscard]] const Session& session() const { return *session_; }
+  // What the graphs of the session do.
+  [[nodiscard]] const ProgramGraphs& graphs() const { return graphs_; }
   // The towers on the devices of the session, for the thread that uses the session.
   [[nodiscard]] MediaEncoder& media() { return *media_; }
   // The settings of the sampler, with the seed in use.
@@ -96,6 +98,7 @@ class ModelSession {
   std::shared_ptr<AllocatedBytes> allocated_;
   std::unique_ptr<GgufWeights> weight_source_;
   std::unique_ptr<Session> session_;
+  ProgramGraphs graphs_;
   std::unique_ptr<MediaEncoder> media_;
 };
 

@@ -36,14 +36,14 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
     : session_(session),
       options_(std::move(options)),
       wakeup_(std::move(wakeup)),
-      batch_(session, options_.vocabulary, options_.canvas ? kEncodeGraph : BatchGraph({})),
+      batch_(session, options_.graphs, options_.vocabulary),
       table_(options_.slots),
       prefixes_(session, options_.prefix_bytes, options_.warn),
       media_cache_(options_.media_bytes),
       slots_(static_cast<size_t>(options_.slots)) {
   const size_t lanes = session.lanes();
   for (size_t lane = 0; lane < std::max<size_t>(lanes, 1); ++lane) {
-    groups_.emplace_back(session, options_.vocabulary, BatchGraph({}),
+    groups_.emplace_back(session, options_.graphs, options_.vocabulary,
                          lanes > 0 ? StepLane(lane) : std::nullopt);
   }
   stats_.slots = options_.slots;
@@ -208,9 +208,11 @@ int64_t Scheduler::EndOfChunk(const Running& running) const {
     const auto cut = std::ranges::upper_bound(job.cuts, running.read);
     return cut == job.cuts.end() ? tokens : *cut;
   }
-  const BatchOutput output =
-      job.kind == Job::Kind::kEmbed ? BatchOutput::kHidden : BatchOutput::kLogits;
-  return std::min(tokens, running.read + session_.max_rows(BatchGraphOf(output).index));
+  return std::min(tokens, running.read + session_.max_rows(RowOutputOf(job.kind).graph));
+}
+
+const ProgramGraphs::RowOutput& Scheduler::RowOutputOf(Job::Kind kind) const {
+  return kind == Job::Kind::kEmbed ? *options_.graphs.hidden : *options_.graphs.logits;
 }
 
 Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
@@ -305,8 +307,7 @@ Status Scheduler::Load(int32_t slot) {
 Status Scheduler::ReadForRows(int32_t slot, Running& running, std::span<const int32_t> chunk) {
   const Job& job = *running.job;
   const bool embeds = job.kind == Job::Kind::kEmbed;
-  RL_RETURN_IF_ERROR(batch_.Evaluate(embeds ? BatchOutput::kHidden : BatchOutput::kLogits, slot,
-                                     chunk, evaluated_));
+  RL_RETURN_IF_ERROR(batch_.Evaluate(RowOutputOf(job.kind), slot, chunk, evaluated_));
   const int64_t first = running.read;
   running.read += std::ssize(chunk);
   const bool last = running.read == std::ssize(job.prompt);

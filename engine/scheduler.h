@@ -66,6 +66,7 @@ struct CanvasOptions {
 };
 
 struct SchedulerOptions {
+  ProgramGraphs graphs = {};  // of the session: a batch's, or those of a model that denoises
   int64_t slots = 1;
   int64_t capacity = 0;  // tokens per slot
   int64_t vocabulary = 0;
@@ -73,7 +74,7 @@ struct SchedulerOptions {
   uint64_t prefix_bytes = 0;  // of host memory for snapshots of prompts
   uint64_t media_bytes = 0;   // of host memory for soft tokens of recent media
   DraftOptions drafts = {};
-  std::optional<CanvasOptions> canvas = {};  // the graphs are those of CanvasGraph, else of a batch
+  std::optional<CanvasOptions> canvas = {};
   std::vector<int32_t> end_tokens = {};
   MediaEncoder* encoder = nullptr;                          // of the media of jobs; borrowed
   bool whole_pictures = false;                              // as MediaFacts::whole_pictures
@@ -133,8 +134,8 @@ class Scheduler final : public JobRunner {
 
   // Slots whose tokens are drawn in one step, which may be in flight.
   struct Group {
-    Group(Session& session, int64_t vocabulary, size_t read_graph, StepLane lane)
-        : batch(session, vocabulary, read_graph, lane) {}
+    Group(Session& session, const ProgramGraphs& graphs, int64_t vocabulary, StepLane lane)
+        : batch(session, graphs, vocabulary, lane) {}
 
     BatchSession batch;
     bool started = false;
@@ -230,6 +231,8 @@ class Scheduler final : public JobRunner {
   // After a chunk was read.
   void TakeChunk(int32_t slot, Running& running, std::span<const int32_t> chunk);
   Status ReadForRows(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  // The rows that such a job wants.
+  [[nodiscard]] const ProgramGraphs::RowOutput& RowOutputOf(Job::Kind kind) const;
   // The ends of jobs of kSave and kLoad.
   Status Save(int32_t slot);
   Status Load(int32_t slot);

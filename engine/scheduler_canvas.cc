@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "engine/scheduler.h"
-#include "engine/session_canvas.h"
 
 namespace rullama {
 namespace {
@@ -24,7 +23,7 @@ Status Scheduler::ReadForCanvases(int32_t slot, Running& running, std::span<cons
   // Nothing is compiled between the first canvas and the last.
   if (running.job->max_tokens != 0) {
     RL_RETURN_IF_ERROR(session_.Prepare(options_.canvas->generator.canvas_length,
-                                        DemandMode::kAllRows, kDenoiseGraph));
+                                        DemandMode::kAllRows, options_.canvas->generator.denoise));
   }
   RL_RETURN_IF_ERROR(ReadRows(slot, running, chunk));
   TakeChunk(slot, running, chunk);

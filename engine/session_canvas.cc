@@ -12,15 +12,17 @@ Status SetCanvasRows(Session& session, int64_t canvas_length) {
   return session.SetInput(canvas_names::kRow, std::as_bytes(std::span(index)));
 }
 
-SessionCanvas::SessionCanvas(Session& session, int64_t vocabulary, int32_t slot)
+SessionCanvas::SessionCanvas(Session& session, GraphHandle denoise, int64_t vocabulary,
+                             int32_t slot)
     : session_(&session), vocabulary_(vocabulary), slot_(slot) {
-  rows_.graph = kDenoiseGraph;
+  rows_.graph = denoise;
 }
 
-Result<SessionCanvas> SessionCanvas::Begin(Session& session, int64_t vocabulary,
-                                           int64_t canvas_length, int32_t slot) {
+Result<SessionCanvas> SessionCanvas::Begin(Session& session, GraphHandle denoise,
+                                           int64_t vocabulary, int64_t canvas_length,
+                                           int32_t slot) {
   RL_RETURN_IF_ERROR(SetCanvasRows(session, canvas_length));
-  return SessionCanvas(session, vocabulary, slot);
+  return SessionCanvas(session, denoise, vocabulary, slot);
 }
 
 Status SessionCanvas::Denoise(const CanvasRequest& request, CanvasReply& reply) {

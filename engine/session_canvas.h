@@ -14,24 +14,21 @@
 
 namespace rullama {
 
-// Indices of the graphs of a session with a block-diffusion model.
-enum CanvasGraph : size_t { kEncodeGraph = 0, kDenoiseGraph = 1, kConditionGraph = 2 };
-
 // Sets the input "canvas.row" of a canvas with this many rows.
 Status SetCanvasRows(Session& session, int64_t canvas_length);
 
 class SessionCanvas final : public CanvasModel {
  public:
-  // Begins a canvas that follows the rows that `slot` holds now. `session` must outlive this
-  // object. Errors: those of the device.
-  static Result<SessionCanvas> Begin(Session& session, int64_t vocabulary, int64_t canvas_length,
-                                     int32_t slot);
+  // Begins a canvas that follows the rows that `slot` holds now. `denoise`: the graph of its steps.
+  // `session` must outlive this object. Errors: those of the device.
+  static Result<SessionCanvas> Begin(Session& session, GraphHandle denoise, int64_t vocabulary,
+                                     int64_t canvas_length, int32_t slot);
 
   // Errors: of the session; backend.token (kBackend) for ids that are none of the vocabulary.
   Status Denoise(const CanvasRequest& request, CanvasReply& reply) override;
 
  private:
-  SessionCanvas(Session& session, int64_t vocabulary, int32_t slot);
+  SessionCanvas(Session& session, GraphHandle denoise, int64_t vocabulary, int32_t slot);
   [[nodiscard]] Status CheckTokens(std::span<const int32_t> tokens) const;
 
   Session* session_;

@@ -17,7 +17,7 @@
 namespace rullama {
 
 struct FeedOptions {
-  size_t graph = 0;
+  GraphHandle graph = {};
   int32_t slot = 0;
   const std::atomic<bool>* cancelled = nullptr;  // may be null
 };

@@ -103,7 +103,7 @@ Session::Wanted Session::WantedOf(const StepRows& rows) const {
       std::ranges::adjacent_find(rows.wanted, std::ranges::greater_equal()) == rows.wanted.end();
   const bool last = std::ranges::all_of(rows.wanted, [&](int32_t row) {
     const auto i = static_cast<size_t>(row);
-    return rows.pos[i] < fewest_unwindowed_rows_[rows.graph] &&
+    return rows.pos[i] < fewest_unwindowed_rows_[rows.graph.index] &&
            rows.pos[i] + 1 == next_past_[static_cast<size_t>(rows.slot[i])];
   });
   return once && last ? Wanted::kLast : Wanted::kSome;
@@ -162,8 +162,8 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
 
 Status Session::CheckRows(const StepRows& rows) {
   const size_t count = rows.tokens.size();
-  if (rows.graph >= graphs_.size()) {
-    return InternalError("graph {} of {}", rows.graph, graphs_.size());
+  if (rows.graph.index >= graphs_.size()) {
+    return InternalError("graph {} of {}", rows.graph.index, graphs_.size());
   }
   if (count == 0 || count > static_cast<size_t>(max_rows(rows.graph)) || rows.pos.size() != count ||
       rows.slot.size() != count || (rows.demand == DemandMode::kPerOutput) == rows.wanted.empty() ||
@@ -198,9 +198,9 @@ Status Session::SetInput(std::string_view name, std::span<const std::byte> data,
   return kept_inputs_.Set(name, data, lane);
 }
 
-Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph, int64_t wanted) {
+Status Session::Prepare(int64_t rows, DemandMode demand, GraphHandle graph, int64_t wanted) {
   const bool each = demand == DemandMode::kPerOutput && wanted == rows;
-  return FindOrCompilePlan(graph, rows, demand, wanted, each ? Wanted::kEach : Wanted::kLast)
+  return FindOrCompilePlan(graph.index, rows, demand, wanted, each ? Wanted::kEach : Wanted::kLast)
       .map([](BoundPlan*) {});
 }
 
@@ -240,9 +240,9 @@ Result<BoundPlan*> Session::BeginStep(const StepRows& rows, bool alone) {
   // Between two segments on one device another step may use the buffers of the first one.
   if (wanted == Wanted::kLast && !alone) wanted = Wanted::kSome;
   RL_ASSIGN_OR_RETURN(BoundPlan * plan,
-                      FindOrCompilePlan(rows.graph, std::ssize(rows.tokens), rows.demand,
+                      FindOrCompilePlan(rows.graph.index, std::ssize(rows.tokens), rows.demand,
                                         std::ssize(rows.wanted), wanted));
-  for (size_t slot = 0; graphs_[rows.graph].extends_past && slot < logs_.size(); ++slot) {
+  for (size_t slot = 0; graphs_[rows.graph.index].extends_past && slot < logs_.size(); ++slot) {
     logs_[slot].Append(next_past_[slot]);  // also if the step fails: it may have written rows
   }
   return plan;
@@ -255,11 +255,11 @@ Status Session::Run(const StepRows& rows) {
   std::ranges::transform(next_past_, past_of_wanted_.begin(),
                          [](int32_t past) { return std::max(past - 1, 0); });
   RL_RETURN_IF_ERROR(plan->Execute(rows, {past_, past_of_wanted_}, observer_));
-  if (graphs_[rows.graph].extends_past) past_.swap(next_past_);
+  if (graphs_[rows.graph.index].extends_past) past_.swap(next_past_);
   last_plan_ = plan;
   ++steps_;
   timer.End({.kind = StepSpan::Kind::kStep,
-             .name = graphs_[rows.graph].graph.name,
+             .name = graphs_[rows.graph.index].graph.name,
              .rows = std::ssize(rows.tokens),
              .wanted = std::ssize(rows.wanted)});
   return OkStatus();

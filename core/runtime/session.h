@@ -145,16 +145,20 @@ class Session {
 
   // Compiles the plan of a bucket now instead of on first use. `wanted`: the wanted rows, with
   // DemandMode::kPerOutput.
-  Status Prepare(int64_t rows, DemandMode demand, size_t graph = 0, int64_t wanted = 1);
+  Status Prepare(int64_t rows, DemandMode demand, GraphHandle graph = {}, int64_t wanted = 1);
 
   // The bytes that each device will hold beside those it holds already once every graph has run its
   // largest step. Allocates nothing on a device.
   [[nodiscard]] Result<std::vector<MemoryNeed>> PredictMemory() const;
 
-  [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
-  [[nodiscard]] size_t graph_count() const { return graphs_.size(); }
+  [[nodiscard]] std::span<const SessionGraph> graphs() const { return graphs_; }
+  [[nodiscard]] const Graph& graph(GraphHandle graph = {}) const {
+    return graphs_[graph.index].graph;
+  }
   // The largest step of a graph.
-  [[nodiscard]] int64_t max_rows(size_t graph = 0) const { return graphs_[graph].MaxRows(); }
+  [[nodiscard]] int64_t max_rows(GraphHandle graph = {}) const {
+    return graphs_[graph.index].MaxRows();
+  }
   // The plugin of the main device, for messages.
   [[nodiscard]] const std::string& plugin_name() const {
     return resources_.devices().front()->plugin().name();

@@ -51,7 +51,7 @@ Status Session::Finish(size_t lane) {
     at.plan = nullptr;
     return status;
   }
-  if (graphs_[at.step.rows.graph].extends_past) {
+  if (graphs_[at.step.rows.graph.index].extends_past) {
     for (const int32_t slot : at.step.rows.slot) ++past_[static_cast<size_t>(slot)];
   }
   ++steps_;

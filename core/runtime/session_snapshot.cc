@@ -155,7 +155,8 @@ Status Session::PrepareStates() {
     if (resources_.HoldsState(state.name)) continue;
     const bool has_outputs = !graphs_[state.graph].graph.outputs.empty();
     RL_RETURN_IF_ERROR(
-        Prepare(1, has_outputs ? DemandMode::kPerOutput : DemandMode::kStateOnly, state.graph));
+        Prepare(1, has_outputs ? DemandMode::kPerOutput : DemandMode::kStateOnly,
+                GraphHandle{state.graph}));
   }
   return OkStatus();
 }

@@ -247,14 +247,15 @@ TEST(SessionSnapshotTest, WritesEveryDeviceAndNoticesThatTheyDiffer) {
   }
   const auto session = Must(Session::Create(std::move(graphs), weights, std::move(options)));
   const std::vector<int32_t> tokens = {1, 2, 3};
-  for (const size_t graph : {0, 1}) {
+  for (const GraphHandle graph : {GraphHandle{0}, GraphHandle{1}}) {
     session->ForgetSlot(0);
     ASSERT_TRUE(session->Run(StepRows::Consecutive(tokens, 0, 0, DemandMode::kPerOutput, graph)));
   }
   const Snapshot snapshot = Must(session->Save(0, 3));
   session->ForgetSlot(0);
   const std::vector<int32_t> others = {3, 2, 1};
-  ASSERT_TRUE(session->Run(StepRows::Consecutive(others, 0, 0, DemandMode::kPerOutput, 1)));
+  ASSERT_TRUE(
+      session->Run(StepRows::Consecutive(others, 0, 0, DemandMode::kPerOutput, GraphHandle{1})));
   ExpectError(session->Save(0, 3), "snapshot.copies", "two devices");
   ASSERT_TRUE(session->Restore(0, snapshot));
   ASSERT_TRUE(session->Save(0, 3)) << "both have the same rows again";

@@ -81,8 +81,8 @@ TEST(SessionTest, AGraphThatDoesNotExtendThePastRepeatsItsPositions) {
   const float bias = 0;
   ASSERT_TRUE(session.SetInput(kBiased, std::as_bytes(std::span(&token, 1))));
   ASSERT_TRUE(session.SetInput(kBias, std::as_bytes(std::span(&bias, 1))));
-  SequenceFeeder first(session, {.graph = 0, .slot = 2});
-  SequenceFeeder second(session, {.graph = 1, .slot = 2});
+  SequenceFeeder first(session, {.graph = {0}, .slot = 2});
+  SequenceFeeder second(session, {.graph = {1}, .slot = 2});
   const std::vector<int32_t> three = {1, 2, 3};
   ASSERT_TRUE(first.Feed(three, DemandMode::kStateOnly, DemandMode::kPerOutput, {}));
   for (int repetition = 0; repetition < 2; ++repetition) {
@@ -113,7 +113,7 @@ TEST(SessionTest, RefusesStepsThatDoNotFitAndStaysUsable) {
   ExpectRefused(session.Run(rows({1}, 0, 3)), "slot 3");
   ExpectRefused(session.Run(rows({1}, 0, -1)), "slot -1");
   StepRows other = rows({1});
-  other.graph = 1;
+  other.graph = GraphHandle{1};
   ExpectRefused(session.Run(other), "graph 1 of 1");
   EXPECT_EQ(session.past(0), 0);
   ASSERT_TRUE(session.Run(rows({5})));
@@ -152,7 +152,7 @@ TEST(SessionTest, WantedRowsHaveBuckets) {
     EXPECT_EQ(counting.Tokens(wanted), std::vector<int32_t>(wanted, 6));
     EXPECT_EQ(session.Stats()->plans, plans);
   }
-  ASSERT_TRUE(session.Prepare(2, DemandMode::kPerOutput, 0, 2));
+  ASSERT_TRUE(session.Prepare(2, DemandMode::kPerOutput, GraphHandle{}, 2));
   EXPECT_EQ(session.Stats()->plans, 3U);
 }
 

@@ -5,7 +5,7 @@
 namespace rullama {
 
 StepRows StepRows::Consecutive(std::span<const int32_t> tokens, int32_t past, int32_t slot,
-                               DemandMode demand, size_t graph) {
+                               DemandMode demand, GraphHandle graph) {
   StepRows rows;
   rows.graph = graph;
   rows.SetConsecutive(tokens, past, slot, demand);

@@ -1,4 +1,5 @@
-// The rows of one step of a session, and the bounds of all its steps. Value types.
+// The rows of one step of a session, the graph that it runs, and the bounds of all steps. Value
+// types.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +17,17 @@ struct StepLimits {
   int64_t max_wanted = 1;  // wanted rows of a step (R) with DemandMode::kPerOutput
 };
 
+// Names a graph of a session: its place in the list of which the session was made. Whoever makes
+// the list hands out the handles. By default the first graph, which many sessions have alone.
+struct GraphHandle {
+  size_t index = 0;
+  friend bool operator==(GraphHandle, GraphHandle) = default;
+};
+
 // tokens, pos and slot have the same length, 1 to the largest bucket of the graph. The rows of a
 // slot have consecutive ascending positions that continue its past.
 struct StepRows {
-  size_t graph = 0;
+  GraphHandle graph = {};
   DemandMode demand = DemandMode::kPerOutput;
   std::vector<int32_t> tokens;
   std::vector<int32_t> pos;
@@ -29,7 +37,7 @@ struct StepRows {
   // One row per token, at positions past, past + 1, ... of `slot`. With DemandMode::kPerOutput the
   // last row is wanted.
   static StepRows Consecutive(std::span<const int32_t> tokens, int32_t past, int32_t slot,
-                              DemandMode demand, size_t graph = 0);
+                              DemandMode demand, GraphHandle graph = {});
   // The same in place of the rows of this object, whose memory is reused; `graph` is kept.
   void SetConsecutive(std::span<const int32_t> new_tokens, int32_t past, int32_t slot_of_all,
                       DemandMode new_demand);

@@ -72,7 +72,7 @@ Result<MemoryNeed> Trainer::PredictMemory() const {
 Status Trainer::Start() {
   RL_RETURN_IF_ERROR(session_->Prepare(options_.max_rows, DemandMode::kPerOutput,
                                        training_graphs::kTrain, options_.max_wanted));
-  for (const size_t graph : {training_graphs::kNorm, training_graphs::kUpdate}) {
+  for (const GraphHandle graph : {training_graphs::kNorm, training_graphs::kUpdate}) {
     RL_RETURN_IF_ERROR(session_->Prepare(1, DemandMode::kAllRows, graph));
   }
   for (const std::string& parameter : parameters()) {
@@ -117,7 +117,7 @@ Status Trainer::SetNumber(std::string_view input, double value) {
 }
 
 // Runs a graph whose shapes do not depend on the rows of the step.
-Status Trainer::RunOnce(size_t graph) {
+Status Trainer::RunOnce(GraphHandle graph) {
   StepRows rows;
   rows.graph = graph;
   rows.demand = DemandMode::kAllRows;
@@ -125,7 +125,7 @@ Status Trainer::RunOnce(size_t graph) {
   return session_->Run(rows);
 }
 
-Result<LossSum> Trainer::RunPart(size_t graph, PackedStep& part) {
+Result<LossSum> Trainer::RunPart(GraphHandle graph, PackedStep& part) {
   part.rows.graph = graph;
   RL_RETURN_IF_ERROR(
       session_->SetInput(training_names::kTargets, std::as_bytes(std::span(part.targets))));
@@ -139,7 +139,7 @@ Result<LossSum> Trainer::RunPart(size_t graph, PackedStep& part) {
   return loss;
 }
 
-Result<LossSum> Trainer::RunLoss(size_t graph, std::span<const Example* const> examples) {
+Result<LossSum> Trainer::RunLoss(GraphHandle graph, std::span<const Example* const> examples) {
   LossSum loss;
   for (PackedStep& part : PackExamples(examples, options_.max_rows)) {
     RL_ASSIGN_OR_RETURN(const LossSum one, RunPart(graph, part));

@@ -94,10 +94,10 @@ class Trainer {
  private:
   explicit Trainer(TrainerOptions options) : options_(std::move(options)) {}
   Status SetNumber(std::string_view input, double value);
-  Status RunOnce(size_t graph);
+  Status RunOnce(GraphHandle graph);
   Status SetLossFactor(std::span<const Example* const> examples);
-  Result<LossSum> RunPart(size_t graph, PackedStep& part);
-  Result<LossSum> RunLoss(size_t graph, std::span<const Example* const> examples);
+  Result<LossSum> RunPart(GraphHandle graph, PackedStep& part);
+  Result<LossSum> RunLoss(GraphHandle graph, std::span<const Example* const> examples);
   Result<double> GradientNorm();
   Status ClearGradients();
   Result<StepResult> StepAlone(std::span<const Example* const> examples, int64_t number,

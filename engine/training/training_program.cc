@@ -136,16 +136,18 @@ Result<TrainingProgram> BuildTrainingProgram(const Model& model,
                                              const TrainingProgramOptions& options) {
   TrainingProgram program;
   const std::vector<Parameter> parameters = ParametersOf(options);
-  const auto add = [&](Result<SessionGraph> graph) -> Status {
+  program.graphs.resize(training_graphs::kCount);
+  const auto set = [&](GraphHandle place, Result<SessionGraph> graph) -> Status {
     if (!graph) return tl::unexpected(std::move(graph).error());
-    program.graphs.push_back(*std::move(graph));
+    program.graphs[place.index] = *std::move(graph);
     return OkStatus();
   };
-  // In the order of training_graphs.
-  RL_RETURN_IF_ERROR(add(LossGraph(model, options, /*differentiate=*/true, program)));
-  RL_RETURN_IF_ERROR(add(LossGraph(model, options, /*differentiate=*/false, program)));
-  RL_RETURN_IF_ERROR(add(NormGraph(parameters)));
-  RL_RETURN_IF_ERROR(add(UpdateGraph(parameters, options.adamw)));
+  RL_RETURN_IF_ERROR(
+      set(training_graphs::kTrain, LossGraph(model, options, /*differentiate=*/true, program)));
+  RL_RETURN_IF_ERROR(
+      set(training_graphs::kEvaluate, LossGraph(model, options, /*differentiate=*/false, program)));
+  RL_RETURN_IF_ERROR(set(training_graphs::kNorm, NormGraph(parameters)));
+  RL_RETURN_IF_ERROR(set(training_graphs::kUpdate, UpdateGraph(parameters, options.adamw)));
   return program;
 }
 

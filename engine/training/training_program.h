@@ -16,12 +16,13 @@
 
 namespace rullama {
 
-// Places of the graphs in the session.
+// The graphs of a TrainingProgram.
 namespace training_graphs {
-inline constexpr size_t kTrain = 0;     // loss, and its gradients added to their states
-inline constexpr size_t kEvaluate = 1;  // the loss
-inline constexpr size_t kNorm = 2;      // the sum of the squares of all gradients
-inline constexpr size_t kUpdate = 3;    // a step of AdamW, which sets the gradients to zero
+inline constexpr GraphHandle kTrain{0};     // loss, and its gradients added to their states
+inline constexpr GraphHandle kEvaluate{1};  // the loss
+inline constexpr GraphHandle kNorm{2};      // the sum of the squares of all gradients
+inline constexpr GraphHandle kUpdate{3};    // a step of AdamW, which sets the gradients to zero
+inline constexpr size_t kCount = 4;
 }  // namespace training_graphs
 
 namespace training_names {

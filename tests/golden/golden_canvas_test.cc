@@ -27,7 +27,12 @@ constexpr int64_t kCapacity = 256;
 // Relative L2 of a step's logits: float64 against the goldens' float32; f16 KV cache and float32.
 double Bound(const Backend& backend) { return backend.name == "reference" ? 2e-5 : 2e-3; }
 
-std::unique_ptr<Loaded> Load(const Backend& backend, GraphOutputs outputs, DType kv_dtype) {
+struct Opened {
+  std::unique_ptr<Loaded> loaded;
+  ProgramGraphs graphs;
+};
+
+Opened Load(const Backend& backend, GraphOutputs outputs, DType kv_dtype) {
   auto loaded = golden::Open(backend, kShared + "/models/tiny-diffusion-f16.gguf");
   const EntropyBoundSettings diffusion;
   auto program = Must(BuildModelProgram(Gemma4Model(loaded->config, loaded->tensors),
@@ -39,7 +44,7 @@ std::unique_ptr<Loaded> Load(const Backend& backend, GraphOutputs outputs, DType
   loaded->AddConstants(std::move(program.constants));
   loaded->session =
       Must(Session::Create(std::move(program.graphs), *loaded->weights, loaded->Options(64)));
-  return loaded;
+  return {std::move(loaded), program.handles};
 }
 
 std::vector<nlohmann::json> Cases() {
@@ -58,15 +63,17 @@ std::vector<float> ReadLogits(const std::string& name) {
 
 std::vector<int32_t> Ids(const nlohmann::json& list) { return list.get<std::vector<int32_t>>(); }
 
-CanvasGeneratorOptions OptionsOf(const Loaded& loaded) {
-  return {.capacity = kCapacity,
-          .canvas_length = loaded.config.canvas.length,
-          .vocabulary = loaded.config.vocabulary};
+CanvasGeneratorOptions OptionsOf(const Opened& opened) {
+  return {.read = opened.graphs.read,
+          .denoise = opened.graphs.denoise.value(),
+          .capacity = kCapacity,
+          .canvas_length = opened.loaded->config.canvas.length,
+          .vocabulary = opened.loaded->config.vocabulary};
 }
 
-void FeedContext(Loaded& loaded, const nlohmann::json& golden) {
+void FeedContext(const Opened& opened, const nlohmann::json& golden) {
   PhiloxCanvasRandom unused(0);
-  CanvasGenerator generator(*loaded.session, unused, OptionsOf(loaded));
+  CanvasGenerator generator(*opened.loaded->session, unused, OptionsOf(opened));
   const Status fed = generator.Feed(Ids(golden.at("context")));
   ASSERT_TRUE(fed) << fed.error().ToString();
 }
@@ -82,11 +89,11 @@ class GoldenCanvas : public ::testing::TestWithParam<Backend> {};
 TEST_P(GoldenCanvas, LogitsOfSingleSteps) {
   for (const auto& golden : Cases()) {
     SCOPED_TRACE(golden.at("name"));
-    auto loaded = Load(GetParam(), GraphOutputs::kAllLogits, Loaded::KvDtypeOf(GetParam()));
-    Session& session = *loaded->session;
-    FeedContext(*loaded, golden);
-    ASSERT_TRUE(SetCanvasRows(session, loaded->config.canvas.length));
-    const auto run = [&session](const std::vector<int32_t>& canvas, CanvasGraph graph) {
+    const auto opened = Load(GetParam(), GraphOutputs::kAllLogits, Loaded::KvDtypeOf(GetParam()));
+    Session& session = *opened.loaded->session;
+    FeedContext(opened, golden);
+    ASSERT_TRUE(SetCanvasRows(session, opened.loaded->config.canvas.length));
+    const auto run = [&session](const std::vector<int32_t>& canvas, GraphHandle graph) {
       return session.Run(
           StepRows::Consecutive(canvas, session.past(0), /*slot=*/0, DemandMode::kAllRows, graph));
     };
@@ -97,9 +104,9 @@ TEST_P(GoldenCanvas, LogitsOfSingleSteps) {
         const auto temperature = golden.at("trace")[step - 1].at("t").get<float>();
         Set(session, canvas_names::kLogits, ReadLogits(golden.at("logits")[step - 1]));
         Set(session, canvas_names::kInverseTemperature, std::vector<float>{1 / temperature});
-        ASSERT_TRUE(run(canvas, kConditionGraph));
+        ASSERT_TRUE(run(canvas, *opened.graphs.condition));
       }
-      const Status ran = run(canvas, kDenoiseGraph);
+      const Status ran = run(canvas, *opened.graphs.denoise);
       ASSERT_TRUE(ran) << ran.error().ToString();
       const auto expected = ReadLogits(golden.at("logits")[step]);
       logits.resize(expected.size());
@@ -146,10 +153,10 @@ void CheckStep(const CanvasStep& step, const nlohmann::json& golden) {
 TEST_P(GoldenCanvas, RecordedRunsStepByStep) {
   for (const auto& golden : Cases()) {
     SCOPED_TRACE(golden.at("name"));
-    auto loaded = Load(GetParam(), GraphOutputs::kText, DType::kF32);
+    const auto opened = Load(GetParam(), GraphOutputs::kText, DType::kF32);
     const auto& trace = golden.at("trace");
     RecordedCanvasRandom random(Recording(trace));
-    CanvasGenerator generator(*loaded->session, random, OptionsOf(*loaded));
+    CanvasGenerator generator(*opened.loaded->session, random, OptionsOf(opened));
     ASSERT_TRUE(generator.Feed(Ids(golden.at("context"))));
     const auto canvas = generator.Denoise([&](const CanvasStep& step) {
       CheckStep(step, trace[static_cast<size_t>(step.index)]);
@@ -165,9 +172,9 @@ TEST_P(GoldenCanvas, RecordedRunsStepByStep) {
 TEST_P(GoldenCanvas, SeedsAloneGiveTheSameTexts) {
   for (const auto& golden : Cases()) {
     SCOPED_TRACE(golden.at("name"));
-    auto loaded = Load(GetParam(), GraphOutputs::kText, Loaded::KvDtypeOf(GetParam()));
+    const auto opened = Load(GetParam(), GraphOutputs::kText, Loaded::KvDtypeOf(GetParam()));
     auto random = Must(XorShiftCanvasRandom::Create(golden.at("seed").get<uint64_t>()));
-    CanvasGenerator generator(*loaded->session, random, OptionsOf(*loaded));
+    CanvasGenerator generator(*opened.loaded->session, random, OptionsOf(opened));
     ASSERT_TRUE(generator.Feed(Ids(golden.at("context"))));
     const auto canvas = generator.Denoise({});
     ASSERT_TRUE(canvas) << canvas.error().ToString();

@@ -109,6 +109,7 @@ class Runner {
                                            .kv_dtype = DType::kF32,
                                            .limits = {.max_rows = 64},
                                            .media_rows = kCapacity}));
+    graphs_ = program.handles;
     loaded_->AddConstants(std::move(program.constants));
     loaded_->session =
         Must(Session::Create(std::move(program.graphs), *loaded_->weights, loaded_->Options(64)));
@@ -121,7 +122,7 @@ class Runner {
     if (media) {
       ASSERT_TRUE(inputs_.Set(session, media_, past, std::ssize(tokens)));
     }
-    const size_t graph = media ? MediaGraphOf(GraphOutputs::kAllLogits) : 0;
+    const GraphHandle graph = media ? *graphs_.media : graphs_.read;
     const Status run =
         session.Run(StepRows::Consecutive(tokens, past, /*slot=*/0, DemandMode::kAllRows, graph));
     ASSERT_TRUE(run) << run.error().ToString();
@@ -137,6 +138,7 @@ class Runner {
   [[nodiscard]] std::span<const float> logits() const { return logits_; }
 
  private:
+  ProgramGraphs graphs_;
   std::unique_ptr<Loaded> loaded_;
   std::span<const SoftRows> media_;
   SoftRowInputs inputs_;
@@ -233,7 +235,7 @@ class MediaBatch {
     SessionOptions options = loaded_->Options(kChunk);
     options.limits = limits;
     loaded_->session = Must(Session::Create(std::move(program.graphs), *loaded_->weights, options));
-    batch_.emplace(*loaded_->session, loaded_->config.vocabulary);
+    batch_.emplace(*loaded_->session, program.handles, loaded_->config.vocabulary);
   }
 
   // Reads all prompts in turn, and then draws tokens for all of them in the same steps.

@@ -44,6 +44,7 @@ class Batch {
                                            .capacity = kCapacity,
                                            .kv_dtype = DType::kF32,
                                            .limits = BatchLimits(kTestSlots, kChunk)}));
+    graphs_ = program.handles;
     weights_ = std::make_unique<RandomWeights>(model, std::move(program.constants));
     SessionOptions options;
     options.devices = {&device};
@@ -83,13 +84,14 @@ class Batch {
   }
 
   [[nodiscard]] Session& session() const { return *session_; }
+  [[nodiscard]] const ProgramGraphs& graphs() const { return graphs_; }
 
  private:
   void SetSettings(const std::vector<Request*>& requests, bool logprobs) {
     settings_.clear();
     for (const Request* request : requests) settings_.push_back(request->settings);
     const RowChainKind kind = KindFor(settings_, kTestVocabulary);
-    rows_.graph = BatchGraph({.kind = kind, .logprobs = logprobs});
+    rows_.graph = graphs_.Draw({.kind = kind, .logprobs = logprobs});
     const Status taken = inputs_.Set(kind, settings_);
     ASSERT_TRUE(taken) << taken.error().ToString();
     const Status set = SetRowInputs(inputs_, *session_);
@@ -111,6 +113,7 @@ class Batch {
   }
 
   RowInputs inputs_;
+  ProgramGraphs graphs_;
   std::unique_ptr<RandomWeights> weights_;
   std::unique_ptr<Session> session_;
   StepRows rows_;
@@ -229,7 +232,7 @@ TEST_P(BatchTest, ARowMayBeWantedOnceForEachStream) {
   ASSERT_TRUE(inputs.Set(RowChainKind::kPlain, settings));
   ASSERT_TRUE(SetRowInputs(inputs, session));
   StepRows rows = StepRows::Consecutive(std::span(request.prompt).first(3), 0, 0,
-                                        DemandMode::kPerOutput, BatchGraph({}));
+                                        DemandMode::kPerOutput, batch.graphs().Draw({}));
   rows.wanted = {2, 2, 2};
   const Status run = session.Run(rows);
   ASSERT_TRUE(run) << run.error().ToString();
@@ -272,6 +275,23 @@ INSTANTIATE_TEST_SUITE_P(Cpu, BatchTest, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Reference, BatchTest, ::testing::Values("reference"));
 INSTANTIATE_TEST_SUITE_P(Vulkan, BatchTest, ::testing::Values("vulkan"));
 INSTANTIATE_TEST_SUITE_P(OpenCl, BatchTest, ::testing::Values("opencl"));
+
+// The graph of logits has fewer rows than there are slots here.
+TEST(BatchProgramTest, ALargeVocabularyDoesNotLimitSlots) {
+  constexpr int64_t kManySlots = 128;
+  Gemma4Config config = MakeRandomModel(1, {}).config;
+  config.vocabulary = 262144;
+  const RandomModel model = MakeRandomModel(1, {}, config);
+  const ModelProgram program = Must(BuildModelProgram(Gemma4Model(model.config, model.weights),
+                                                      {.outputs = GraphOutputs::kBatch,
+                                                       .slots = kManySlots,
+                                                       .capacity = kCapacity,
+                                                       .kv_dtype = DType::kF32,
+                                                       .limits = BatchLimits(kManySlots, kChunk)}));
+  const Graph& logits = program.graphs[program.handles.logits.value().graph.index].graph;
+  EXPECT_LT(logits.max_t, kManySlots);
+  EXPECT_LE(logits.max_r, logits.max_t);
+}
 
 }  // namespace
 }  // namespace rullama::testing

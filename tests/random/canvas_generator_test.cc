@@ -39,6 +39,7 @@ class CanvasGeneratorTest : public ::testing::Test {
                                                                        .capacity = capacity,
                                                                        .kv_dtype = DType::kF32,
                                                                        .limits = {.max_rows = 8}}));
+    graphs_ = program.handles;
     weights_ = std::make_unique<RandomWeights>(model_, std::move(program.constants));
     SessionOptions options;
     options.devices = {device_.get()};
@@ -46,7 +47,9 @@ class CanvasGeneratorTest : public ::testing::Test {
     return Must(Session::Create(std::move(program.graphs), *weights_, options));
   }
   [[nodiscard]] CanvasGeneratorOptions Options(int64_t capacity) const {
-    return {.capacity = capacity,
+    return {.read = graphs_.read,
+            .denoise = graphs_.denoise.value(),
+            .capacity = capacity,
             .canvas_length = kCanvas,
             .vocabulary = model_.config.vocabulary,
             .settings = ThreeSteps()};
@@ -72,6 +75,7 @@ class CanvasGeneratorTest : public ::testing::Test {
   Backends backends_;
   std::unique_ptr<Device> device_ = backends_.Open("cpu");
   RandomModel model_;
+  ProgramGraphs graphs_;
   std::unique_ptr<RandomWeights> weights_;
   std::vector<int32_t> prompt_ = {5, 9, 2, 7, 30, 31, 32, 8, 1, 17};
 };
@@ -233,7 +237,8 @@ class CanvasSchedulerTest : public CanvasGeneratorTest {
     session_ = Open(kCapacity, slots);
     scheduler_ = std::make_unique<Scheduler>(
         *session_,
-        SchedulerOptions{.slots = slots,
+        SchedulerOptions{.graphs = graphs_,
+                         .slots = slots,
                          .capacity = kCapacity,
                          .vocabulary = model_.config.vocabulary,
                          .chunk = kChunk,

@@ -39,7 +39,7 @@ class Backends {
 // Runs the next tokens of slot 0. Returns the rows of the output "logits" of all steps, or none if
 // only the states are wanted.
 inline std::vector<float> Feed(Session& session, const std::vector<int32_t>& tokens,
-                               DemandMode demand, int64_t vocabulary, size_t graph = 0) {
+                               DemandMode demand, int64_t vocabulary, GraphHandle graph = {}) {
   std::vector<float> logits;
   const auto read_logits = [&](int64_t done, int64_t /*total*/) -> Status {
     if (demand == DemandMode::kStateOnly) return OkStatus();
@@ -109,8 +109,9 @@ inline std::vector<float> CanvasLogits(const RandomModel& model, Device& device,
   EXPECT_TRUE(session->SetInput(canvas_names::kRow, std::as_bytes(std::span(row))));
   EXPECT_TRUE(
       session->SetInput(canvas_names::kInverseTemperature, std::as_bytes(std::span(&inverse, 1))));
-  auto logits = Feed(*session, canvas, DemandMode::kAllRows, vocabulary, 1);
-  const auto second = Feed(*session, canvas, DemandMode::kAllRows, vocabulary, 1);
+  constexpr GraphHandle kDenoise{1};
+  auto logits = Feed(*session, canvas, DemandMode::kAllRows, vocabulary, kDenoise);
+  const auto second = Feed(*session, canvas, DemandMode::kAllRows, vocabulary, kDenoise);
   EXPECT_NE(logits, second) << "the condition changes nothing";
   logits.insert(logits.end(), second.begin(), second.end());
   return logits;

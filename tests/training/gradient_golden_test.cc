@@ -48,7 +48,7 @@ class ReferenceStep {
                                                   .max_wanted = rows,
                                                   .recomputed_layers = recomputed}));
     constants_ = std::move(program.constants);
-    SessionGraph& train = program.graphs[training_graphs::kTrain];
+    SessionGraph& train = program.graphs[training_graphs::kTrain.index];
     Graph graph = Must(ApplyRowDemand(Must(Canonicalise(train.graph)), DemandMode::kPerOutput));
     train.differentiation->observed = observed;
     graph = Must(Differentiate(graph, *train.differentiation));
