@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/scheduler.h"
+#include "engine/scheduling/scheduler_options.h"
 
 namespace rullama {
 namespace {

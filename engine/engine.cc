@@ -21,7 +21,7 @@
 #include "engine/model_fingerprint.h"
 #include "engine/model_session.h"
 #include "engine/request_job.h"
-#include "engine/scheduler.h"
+#include "engine/scheduling/scheduler.h"
 #include "engine/soft_row_ids.h"
 
 namespace rullama {

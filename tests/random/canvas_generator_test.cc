@@ -6,7 +6,7 @@
 
 #include "engine/cut_points.h"
 #include "engine/model_program.h"
-#include "engine/scheduler.h"
+#include "engine/scheduling/scheduler.h"
 #include "models/gemma4/gemma4_model.h"
 #include "tests/random/random_support.h"
 

@@ -1,0 +1,47 @@
+#include "engine/scheduling/admission.h"
+
+#include <iterator>
+#include <utility>
+
+namespace rullama {
+
+void Admission::Admit() {
+  while (std::unique_ptr<Job> job = waiting_.TakeNext(contents_.free_slots())) {
+    auto choices = std::exchange(job->choices, {});
+    const SlotTable::Choice choice = contents_.Choose(*job);
+    jobs_.Start(choice, std::move(job), std::nullopt);
+    for (std::unique_ptr<Job>& other : choices) {
+      const SlotTable::Choice unused = contents_.ChooseUnused(*other);
+      jobs_.Start(unused, std::move(other), choice.slot);
+    }
+    const Status begun = Begin(choice.slot, choice.reused);
+    if (!begun) jobs_.Fail(choice.slot, begun.error());
+  }
+}
+
+Status Admission::Begin(int32_t slot, int64_t chosen) {
+  RunningJob& running = jobs_.At(slot);
+  const Job& job = *running.job;
+  RL_ASSIGN_OR_RETURN(running.reused, contents_.Restore(slot, job, chosen));
+  running.read = running.reused;
+  if (job.kind == Job::Kind::kLoad) {
+    RL_RETURN_IF_ERROR(contents_.Load(slot, job));
+    jobs_.End(slot, StopReason::kEndOfGeneration);
+    return OkStatus();
+  }
+  if (!ReadsChunks(job.kind)) return OkStatus();
+  running.media.Drop(running.read);
+  const ReadProgress progress{running.read, std::ssize(job.prompt), running.reused};
+  job.channel->Push(progress);
+  for (const int32_t sharer : jobs_.SharersOf(slot)) {
+    RunningJob& other = jobs_.At(sharer);
+    other.reused = running.reused;
+    other.job->channel->Push(progress);
+  }
+  counters_.Update([&running](EngineStats& stats) {
+    ++(running.reused > 0 ? stats.prefix_hits : stats.prefix_misses);
+  });
+  return OkStatus();
+}
+
+}  // namespace rullama

@@ -1,0 +1,35 @@
+// Gives slots to waiting jobs, with what is known of their prompts.
+//
+// Ownership: borrows all. Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/base/status.h"
+#include "engine/scheduling/engine_counters.h"
+#include "engine/scheduling/slot_contents.h"
+#include "engine/scheduling/slot_jobs.h"
+#include "engine/scheduling/waiting_jobs.h"
+
+namespace rullama {
+
+class Admission {
+ public:
+  Admission(WaitingJobs& waiting, SlotContents& contents, SlotJobs& jobs, EngineCounters& counters)
+      : waiting_(waiting), contents_(contents), jobs_(jobs), counters_(counters) {}
+
+  // Lets jobs begin as long as slots are free for the next one.
+  void Admit();
+
+ private:
+  // Lets the slot hold what is known of its job's prompt; `chosen`: rows that it holds already.
+  Status Begin(int32_t slot, int64_t chosen);
+
+  WaitingJobs& waiting_;
+  SlotContents& contents_;
+  SlotJobs& jobs_;
+  EngineCounters& counters_;
+};
+
+}  // namespace rullama

@@ -1,0 +1,104 @@
+#include "engine/scheduling/draft_maker.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "engine/lookup_draft.h"
+#include "engine/soft_row_ids.h"
+
+namespace rullama {
+namespace {
+
+// Rows that a decode step has for drafts, all slots together. Backends promise that a row has the
+// same bytes in a step of this many rows as alone (docs/numerics.md), and on a GPU such a step
+// takes little more time than one of a single row.
+constexpr int64_t kDraftRows = 16;
+// The length of the first draft of an answer; then what was accepted decides.
+constexpr int64_t kFirstLength = 4;
+
+}  // namespace
+
+int64_t DecodeRows(int64_t slots, int64_t most_drafted) {
+  if (most_drafted == 0) return slots;
+  const int64_t of_one = most_drafted + 1;
+  return std::max({slots, of_one, std::min(slots * of_one, kDraftRows)});
+}
+
+int64_t NextDraftLength(int64_t drafted, int64_t accepted, int64_t most) {
+  const int64_t length = accepted == drafted ? 2 * drafted : accepted + 1;
+  return std::clamp<int64_t>(length, 1, most);
+}
+
+int64_t DraftMaker::MostFor(int32_t slot) const {
+  const RunningJob& running = jobs_.At(slot);
+  const Job& job = *running.job;
+  if (!job.drafts) return 0;
+  // The row of the last token needs no draft after it.
+  int64_t most = options_.CapacityOf(job) - session_.past(slot) - 1;
+  if (job.max_tokens >= 0) most = std::min(most, job.max_tokens - running.drawn - 1);
+  const int64_t length = running.draft_length > 0 ? running.draft_length : kFirstLength;
+  return std::min({most, options_.drafts.most, std::max(length, options_.drafts.least)});
+}
+
+Status DraftMaker::Make(std::span<const int32_t> writing) {
+  matchers_.clear();
+  if (options_.drafts.most == 0) return OkStatus();
+  requests_.clear();
+  int64_t left = DecodeRows(options_.slots, options_.drafts.most) - std::ssize(writing);
+  int64_t slots_left = std::ssize(writing);
+  for (const int32_t slot : writing) {
+    const RunningJob& running = jobs_.At(slot);
+    const int64_t most = std::min(MostFor(slot), left / slots_left--);
+    if (most < std::max<int64_t>(options_.drafts.least, 1)) continue;
+    left -= most;
+    DraftRequest& request = requests_.emplace_back(DraftRequest{.slot = slot,
+                                                                .client = running.job->client,
+                                                                .tokens = running.sequence,
+                                                                .most = most,
+                                                                .sampling = running.job->sampling});
+    if (options_.drafts.lookup) LookUpDraft(request.tokens, most, request.draft);
+  }
+  if (options_.drafts.drafter != nullptr) {
+    RL_RETURN_IF_ERROR(options_.drafts.drafter->Draft(requests_));
+  }
+  for (DraftRequest& request : requests_) {
+    std::vector<int32_t>& draft = request.draft;
+    const auto is_last = [this](int32_t token) {
+      return options_.IsEnd(token) || IsSoftRow(token);
+    };
+    draft.erase(std::ranges::find_if(draft, is_last), draft.end());
+    if (std::ssize(draft) < options_.drafts.least) continue;
+    jobs_.At(request.slot).draft = std::move(draft);
+  }
+  return OkStatus();
+}
+
+void DraftMaker::AddRows(int32_t slot, std::vector<RowRequest>& rows) {
+  RunningJob& running = jobs_.At(slot);
+  const Job& job = *running.job;
+  int32_t position = session_.past(slot);
+  int64_t drawn = running.drawn;
+  const std::optional<constraint::Matcher>* last = &job.constraint.matcher;
+  for (const int32_t token : std::exchange(running.draft, {})) {
+    std::optional<constraint::Matcher>& matcher = matchers_.emplace_back(*last);
+    last = &matcher;
+    if (matcher && (!matcher->Accept(token) || matcher->must_end())) return;
+    const auto sampling = jobs_.SamplingOf(job, matcher, ++position, ++drawn);
+    if (!sampling) return;  // only a guess leads there
+    rows.push_back(
+        {.slot = slot, .token = token, .sampling = *sampling, .top_logprobs = job.top_logprobs});
+  }
+}
+
+void DraftMaker::Count(RunningJob& running, int64_t drafted, int64_t accepted) {
+  running.drafts.drafted += drafted;
+  running.drafts.accepted += accepted;
+  running.draft_length = NextDraftLength(drafted, accepted, options_.drafts.most);
+  counters_.Update([=](EngineStats& stats) {
+    stats.drafted += static_cast<uint64_t>(drafted);
+    stats.drafts_accepted += static_cast<uint64_t>(accepted);
+  });
+}
+
+}  // namespace rullama

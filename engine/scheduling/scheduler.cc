@@ -1,0 +1,92 @@
+#include "engine/scheduling/scheduler.h"
+
+#include <utility>
+
+namespace rullama {
+
+Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr<Wakeup> wakeup)
+    : session_(session),
+      options_(std::move(options)),
+      wakeup_(std::move(wakeup)),
+      contents_(session, options_),
+      jobs_(session, options_, contents_, counters_),
+      admission_(waiting_, contents_, jobs_, counters_),
+      canvases_(options_.canvas
+                    ? std::make_optional<CanvasLoop>(session, options_, contents_, jobs_, counters_)
+                    : std::nullopt),
+      reader_(session, options_, contents_, jobs_, canvases_ ? &*canvases_ : nullptr, counters_) {
+  if (!canvases_) decoder_.emplace(session, options_, contents_, jobs_, counters_);
+  counters_.Update([this](EngineStats& stats) { stats.slots = options_.slots; });
+  thread_ = std::thread([this] { Loop(); });
+}
+
+Scheduler::~Scheduler() {
+  stopping_ = true;
+  wakeup_->Notify();
+  thread_.join();
+}
+
+void Scheduler::Submit(std::unique_ptr<Job> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    submitted_.push_back(std::move(job));
+  }
+  wakeup_->Notify();
+}
+
+EngineStats Scheduler::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = counters_.Read();
+  for (const auto& job : submitted_) stats.waiting += AnswersOf(*job);
+  return stats;
+}
+
+void Scheduler::Loop() {
+  while (!stopping_) {
+    TakeNewJobs();
+    EndCancelled();
+    admission_.Admit();
+    CountSlots();
+    const std::optional<int32_t> reader = reader_.Next();
+    const bool wrote = canvases_ ? canvases_->Step() : decoder_->Step(/*all=*/reader.has_value());
+    if (reader) reader_.Read(*reader);
+    if (!wrote && !reader) wakeup_->Wait();
+  }
+  if (decoder_) decoder_->Finish();
+  TakeNewJobs();
+  jobs_.EndAll();
+  waiting_.EndAll();
+}
+
+void Scheduler::TakeNewJobs() {
+  const std::lock_guard lock(mutex_);
+  waiting_.Add(std::exchange(submitted_, {}));
+}
+
+void Scheduler::EndCancelled() {
+  jobs_.EndCancelled();
+  waiting_.EndCancelled([this](const Job& job) { return options_.IsCancelled(job); });
+}
+
+void Scheduler::CountSlots() {
+  int64_t busy = 0;
+  int64_t paused = 0;
+  int64_t tokens = 0;
+  for (int32_t slot = 0; slot < jobs_.size(); ++slot) {
+    const RunningJob* running = jobs_.Find(slot);
+    if (running == nullptr) continue;
+    ++busy;
+    paused += static_cast<int64_t>(running->job->channel->full());
+    tokens += session_.past(slot);
+  }
+  counters_.Update([&](EngineStats& stats) {
+    stats.slots_busy = busy;
+    stats.slots_paused = paused;
+    stats.kv_tokens = tokens;
+    stats.waiting = waiting_.answers();
+    contents_.AddTo(stats);
+    reader_.AddTo(stats);
+  });
+}
+
+}  // namespace rullama

@@ -1,0 +1,102 @@
+#include "engine/scheduling/slot_contents.h"
+
+#include "core/runtime/snapshot.h"
+
+namespace rullama {
+namespace {
+
+constexpr auto kReturnsNowhere = [](int32_t /*slot*/, int64_t /*position*/) { return false; };
+
+}  // namespace
+
+SlotContents::SlotContents(Session& session, const SchedulerOptions& options)
+    : session_(session),
+      table_(options.slots),
+      prefixes_(session, options.prefix_bytes, options.warn) {}
+
+SlotTable::Choice SlotContents::Choose(const Job& job) const {
+  const bool reuses = job.reuse_prefix && ReadsChunks(job.kind);
+  const auto cuts = reuses ? std::span(job.cuts) : std::span<const int64_t>();
+  const auto choice =
+      table_.Choose(job.prompt, cuts, job.reuse_answers, job.client,
+                    [this](int32_t slot, int64_t position) { return CanReturn(slot, position); });
+  const bool longer = prefixes_.Find(job.prompt, cuts, job.client, choice->reused) > 0;
+  return longer ? ChooseUnused(job) : *choice;
+}
+
+SlotTable::Choice SlotContents::ChooseUnused(const Job& job) const {
+  return *table_.Choose(job.prompt, {}, /*answers=*/false, job.client, kReturnsNowhere);
+}
+
+void SlotContents::Take(const SlotTable::Choice& choice, uint64_t client) {
+  prefixes_.GiveUp(choice.slot, choice.reused);
+  table_.Take(choice, client);
+}
+
+Result<int64_t> SlotContents::Restore(int32_t slot, const Job& job, int64_t chosen) {
+  RL_RETURN_IF_ERROR(Return(slot, chosen));
+  if (!ReadsChunks(job.kind) || !job.reuse_prefix) return chosen;
+  return CopyPrefix(slot, job, chosen);
+}
+
+Result<int64_t> SlotContents::CopyPrefix(int32_t slot, const Job& job, int64_t held) {
+  const std::span<const int32_t> prompt = job.prompt;
+  const int64_t found = prefixes_.Find(prompt, job.cuts, job.client, held);
+  if (found == 0) return held;
+  const Status copied = prefixes_.Copy(slot, prompt, found, job.client);
+  if (copied) {
+    Append(slot, prompt.subspan(static_cast<size_t>(held), static_cast<size_t>(found - held)));
+    return found;
+  }
+  if (copied.error().kind != ErrorKind::kOutOfMemory) return tl::unexpected(copied.error());
+  // The prompt is read instead, from its beginning if the copy has failed halfway.
+  if (session_.past(slot) == held) return held;
+  table_.Forget(slot);
+  prefixes_.Lose(slot);
+  return 0;
+}
+
+Status SlotContents::Load(int32_t slot, const Job& job) {
+  RL_RETURN_IF_ERROR(session_.Restore(slot, job.stored->snapshot));
+  Append(slot, job.prompt);
+  Keep(slot, job.prompt, job.client);
+  return OkStatus();
+}
+
+Result<int64_t> SlotContents::Copy(int32_t from, std::span<const int32_t> to,
+                                   std::span<const int32_t> prompt, int64_t rows) {
+  if (rows > 0) {
+    const auto snapshot = session_.Save(from, session_.past(from));
+    if (snapshot) {
+      for (const int32_t slot : to) RL_RETURN_IF_ERROR(session_.Restore(slot, *snapshot));
+    } else if (snapshot.error().kind == ErrorKind::kOutOfMemory) {
+      rows = 0;
+    } else {
+      return tl::unexpected(snapshot.error());
+    }
+  }
+  for (const int32_t slot : to) {
+    if (rows == 0) session_.ForgetSlot(slot);
+    Append(slot, prompt.first(static_cast<size_t>(rows)));
+  }
+  return rows;
+}
+
+void SlotContents::Lose(int32_t slot) {
+  table_.Forget(slot);
+  prefixes_.Lose(slot);
+  session_.ForgetSlot(slot);
+}
+
+bool SlotContents::CanReturn(int32_t slot, int64_t position) const {
+  return session_.CanGoBack(slot, static_cast<int32_t>(position)) ||
+         prefixes_.HoldsRings(slot, position);
+}
+
+Status SlotContents::Return(int32_t slot, int64_t position) {
+  const auto p = static_cast<int32_t>(position);
+  if (session_.CanGoBack(slot, p)) return session_.SetPast(slot, p);
+  return prefixes_.Return(slot, position);
+}
+
+}  // namespace rullama

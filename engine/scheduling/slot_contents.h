@@ -1,0 +1,73 @@
+// What the slots of a session hold, and what is known of a prompt before it is read: rows that a
+// slot still has of an earlier request, and snapshots in host memory.
+//
+// Ownership: borrows the session. Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/base/status.h"
+#include "core/runtime/session.h"
+#include "engine/api/stats.h"
+#include "engine/job.h"
+#include "engine/prefix_cache.h"
+#include "engine/scheduling/scheduler_options.h"
+#include "engine/slot_table.h"
+
+namespace rullama {
+
+class SlotContents {
+ public:
+  SlotContents(Session& session, const SchedulerOptions& options);
+
+  [[nodiscard]] int64_t free_slots() const { return table_.free_slots(); }
+  // A slot for the job, with the rows of its prompt that it holds; one is free.
+  [[nodiscard]] SlotTable::Choice Choose(const Job& job) const;
+  // A slot for a job that reuses nothing; one is free.
+  [[nodiscard]] SlotTable::Choice ChooseUnused(const Job& job) const;
+  // Gives the slot to a client. What it held beyond the chosen rows will be overwritten.
+  void Take(const SlotTable::Choice& choice, uint64_t client);
+  // The slot is free; what it holds may be reused.
+  void Release(int32_t slot) { table_.Release(slot); }
+
+  // Lets the slot hold the rows of the job's prompt that were chosen, or more that the prefix cache
+  // has. Returns how many.
+  Result<int64_t> Restore(int32_t slot, const Job& job, int64_t chosen);
+  // Lets the slot hold the snapshot of a job of kLoad.
+  Status Load(int32_t slot, const Job& job);
+  // Lets slots hold the first `rows` rows of the prompt, which `from` holds. Returns how many they
+  // hold: none if there is no memory for a copy.
+  Result<int64_t> Copy(int32_t from, std::span<const int32_t> to, std::span<const int32_t> prompt,
+                       int64_t rows);
+
+  // The session has appended rows to the slot: a chunk of a prompt, or a drawn token.
+  void Append(int32_t slot, std::span<const int32_t> chunk) { table_.Append(slot, chunk); }
+  void AppendDrawn(int32_t slot, int32_t token) { table_.AppendDrawn(slot, token); }
+  // Keeps what the slot holds, which are `tokens`, in the prefix cache.
+  void Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client) {
+    prefixes_.Keep(slot, tokens, client);
+  }
+
+  // The slot holds nothing that may be reused.
+  void Forget(int32_t slot) { table_.Forget(slot); }
+  // The rows of the slot are lost.
+  void Lose(int32_t slot);
+
+  // Adds what the prefix cache holds and has done.
+  void AddTo(EngineStats& stats) const { prefixes_.AddTo(stats); }
+
+ private:
+  // Whether the rows of a slot up to a position can be reused, and their reuse.
+  [[nodiscard]] bool CanReturn(int32_t slot, int64_t position) const;
+  Status Return(int32_t slot, int64_t position);
+  // Lets the slot, which holds `held` rows of the prompt, hold those that the prefix cache has.
+  // Returns how many it holds.
+  Result<int64_t> CopyPrefix(int32_t slot, const Job& job, int64_t held);
+
+  Session& session_;
+  SlotTable table_;
+  PrefixCache prefixes_;
+};
+
+}  // namespace rullama
