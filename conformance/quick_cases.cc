@@ -47,4 +47,15 @@ std::set<std::string> QuickCases(const std::vector<CaseSpec>& cases) {
   return quick;
 }
 
+std::set<std::string> QuickSample(const std::vector<CaseSpec>& cases) {
+  std::map<std::string_view, std::vector<std::string_view>> groups;
+  for (const CaseSpec& spec : cases) {
+    const std::string_view name = spec.name;
+    groups[name.substr(0, name.find('/'))].push_back(name);
+  }
+  std::set<std::string> quick;
+  for (const auto& [group, names] : groups) quick.emplace(names[names.size() / 2]);
+  return quick;
+}
+
 }  // namespace rullama::conformance

@@ -173,7 +173,7 @@ Status NeighboursChangeNothing(Suite& suite, Device& device, const CaseSpec& spe
 
 void AddBatchTests(std::vector<NamedTest>& tests) {
   const std::vector<CaseSpec> cases = BatchCases();
-  const std::set<std::string> quick = QuickCases(cases);
+  const std::set<std::string> quick = QuickSample(cases);
   for (const CaseSpec& spec : cases) {
     tests.push_back({"Batch." + spec.name,
                      [spec](Suite& suite, Device& device) {
