@@ -5,7 +5,7 @@ namespace {
 
 constexpr const OpRow* kAllRows[] = {
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) &rows::k##Name,
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ using OpRow = sdk::OpRow<std::string(const sdk::GraphView& graph, const rl_op& o
 
 namespace rows {
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) extern const OpRow k##Name;
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 }  // namespace rows
 
 const sdk::OpTable<OpRow>& OpRows();

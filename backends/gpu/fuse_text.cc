@@ -14,7 +14,7 @@ std::string_view OpName(uint32_t kind) {
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
   case id:                                                              \
     return #name;
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
     default:
       return "unknown";
   }

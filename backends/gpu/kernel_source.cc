@@ -42,7 +42,7 @@ constexpr Row kDefinitions[] = {
     {Kind::kEnum, "Op", {}, {}},
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
   {Kind::kEnumerator, "RL_OP_" #name, {}, #id},
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
     {Kind::kEnd, {}, {}, {}},
 #define RL_ENUM(Name) {Kind::kEnum, #Name, {}, {}},
 #define RL_ENUMERATOR(name, value) {Kind::kEnumerator, #name, {}, #value},

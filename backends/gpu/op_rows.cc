@@ -13,7 +13,7 @@ constexpr uint64_t kMaxElements = UINT32_MAX;  // of a value: shaders count in 3
 
 constexpr const OpRow* kAllRows[] = {
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) &rows::k##Name,
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 };
 
 std::string RefuseLargeConstants(const sdk::GraphView& graph, const rl_op& op,

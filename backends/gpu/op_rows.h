@@ -25,7 +25,7 @@ using OpRow = sdk::OpRow<Refusal, void(PlanBuilder& plan)>;
 
 namespace rows {
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) extern const OpRow k##Name;
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 }  // namespace rows
 
 const sdk::OpTable<OpRow>& OpRows();

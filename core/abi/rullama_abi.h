@@ -113,7 +113,7 @@ typedef enum rl_mask { RL_MASK_CAUSAL = 0, RL_MASK_CANVAS = 1 } rl_mask;
 /* RL_OP_RMS_NORM and so on are spelled RL_OP_rms_norm, as in ops.def and the text form. */
 typedef enum rl_op_kind {
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) RL_OP_##name = id,
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
   RL_OP_MAX_ENUM = 0x7FFFFFFF
 } rl_op_kind;
 
@@ -128,7 +128,7 @@ typedef enum rl_op_kind {
     uint32_t struct_size;                                                 \
     attributes                                                            \
   } rl_##name##_attrs;
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 /* ---- graphs ------------------------------------------------------------------------------------ */
 

@@ -17,7 +17,7 @@ Types Dispatch(OpKind kind, Context& c) {
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
   case OpKind::k##Name:                                                   \
     return infer_internal::Infer##Name(c);
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
   }
   c.Fail("unknown op {}", static_cast<uint32_t>(kind));
   return {};

@@ -94,7 +94,7 @@ class Context {
 // One function for each op; an op without one fails to link.
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
   Types Infer##Name(Context& c);
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 inline bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;

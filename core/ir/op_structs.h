@@ -47,13 +47,13 @@ using rl_dtype = DType;
     };                                                                  \
     inputs attributes                                                   \
   };
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 // NOLINTEND(readability-identifier-naming)
 
 #define RL_OPERAND(name, rule, role, optional) op.name,
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
   inline std::vector<ValueId> OperandsOf(const Name& op) { return {inputs}; }
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 #define RL_I32(name) attrs.name = op.name;
 #define RL_I64(name) attrs.name = op.name;
@@ -64,7 +64,7 @@ using rl_dtype = DType;
     rl_##name##_attrs attrs{};                                          \
     attributes return OpAttrs(attrs);                                   \
   }
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 #define RL_OPERAND(name, rule, role, optional) op.name = operands[next++];
 #define RL_I32(name) op.name = attrs.name;
@@ -77,7 +77,7 @@ using rl_dtype = DType;
     [[maybe_unused]] const auto& attrs = *static_cast<const rl_##name##_attrs*>(stored.data()); \
     inputs attributes                                                                           \
   }
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 // The result of adding an op: its value, or its struct `Results` if it has several.
 template <typename T>

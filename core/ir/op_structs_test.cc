@@ -34,7 +34,7 @@ TEST(OpStructsTest, ReadAndAddAreInverse) {
   case OpKind::k##Name:                                                 \
     ExpectRoundTrip<ops::Name>(op);                                     \
     break;
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
       }
     }
   }
@@ -48,7 +48,7 @@ TEST(OpStructsTest, OperandConstantsAreThePositionsInTheTable) {
   for (size_t i = 0; i < operands::Name::kCount; ++i) {                               \
     EXPECT_EQ(RoleOf(id, i), InfoOf(OpKind::k##Name).operands[i].role) << #name;      \
   }
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
   EXPECT_EQ(RoleOf(RL_OP_matmul, operands::MatMul::kCount), OperandRole::kData);
   EXPECT_EQ(RoleOf(0, 0), OperandRole::kData);
 }

@@ -15,12 +15,12 @@ namespace {
 #define RL_OPERAND(name, rule, role, optional) {#name, RowRule::rule, OperandRole::role, optional},
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
   constexpr OperandInfo k##Name##Operands[] = {operands};
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 #define RL_RESULT(y) #y,
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
   constexpr std::string_view k##Name##Results[] = {results};
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 #define RL_I32(field) {#field, AttrType::kI32, "", offsetof(Struct, field), 0},
 #define RL_I32_SINCE(minor, field) {#field, AttrType::kI32, "", offsetof(Struct, field), minor},
@@ -32,7 +32,7 @@ namespace {
     using Struct = rl_##name##_attrs;                                                \
     static constexpr AttrInfo kInfos[] = {attributes{"", AttrType::kI32, "", 0, 0}}; \
   };
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 #define RL_PRIMITIVE OpTrait::kPrimitive
 #define RL_COMPOSITE OpTrait::kComposite
@@ -48,7 +48,7 @@ constexpr OpInfo kOps[] = {
    kMinAttributeBytes<rl_##name##_attrs>,                                              \
    traits,                                                                             \
    doc},
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 };
 
 // The row of kOps of each id, which passes look up many times for each node; null for ids of no op.

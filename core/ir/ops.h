@@ -19,7 +19,7 @@ namespace rullama {
 
 enum class OpKind : uint32_t {
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) k##Name = id,
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 };
 
 enum class OpTrait : uint8_t { kPrimitive, kComposite, kEffect };
@@ -85,7 +85,7 @@ struct AttrsKind;
   struct AttrsKind<rl_##name##_attrs> {                                   \
     static constexpr OpKind kKind = OpKind::k##Name;                      \
   };
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 // The attributes of one op, stored as the ABI struct of its kind.
 class OpAttrs {

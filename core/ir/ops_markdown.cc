@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kIntroduction = R"(# Ops
 
-Generated from `core/ir/ops.def` by `ir_test` (`RULLAMA_UPDATE_DOCS=1` rewrites this page). Shapes
+Generated from `core/abi/ops.def` by `ir_test` (`RULLAMA_UPDATE_DOCS=1` rewrites this page). Shapes
 are in numpy order; T and R are the rows of a step and the rows whose results are wanted. Unless a
 description says otherwise, values are f32. Ties, NaN, infinities and tolerances are in
 [numerics.md](numerics.md).

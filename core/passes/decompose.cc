@@ -42,7 +42,7 @@ Decomposition FindDecomposition(OpKind kind) {
       return ToList(decompositions::Name(site, ops::Read<ops::Name>(operands, attrs)));    \
     };
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) traits(Name)
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 #undef RL_KEEP
 #undef RL_DECOMPOSE
   }

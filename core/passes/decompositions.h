@@ -26,7 +26,7 @@ struct Site {
 #define RL_NO_DECOMPOSITION(Name)
 #define RL_DECOMPOSITION(Name) ops::ResultOf<ops::Name> Name(const Site& s, const ops::Name& op);
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) traits(Name)
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 #undef RL_NO_DECOMPOSITION
 #undef RL_DECOMPOSITION
 

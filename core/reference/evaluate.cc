@@ -13,7 +13,7 @@ Kernel KernelOf(OpKind kind) {
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
   case OpKind::k##Name:                                                 \
     return Eval##Name;
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
   }
   return nullptr;
 }

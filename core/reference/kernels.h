@@ -47,7 +47,7 @@ tl::unexpected<Error> IndexError(const Call& call, fmt::format_string<Args...> f
 // One kernel for each op, from ops.def; an op without one fails to link.
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
   Status Eval##Name(const Call& call);
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 double GeluTanh(double x);
 // The derivative of 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3).

@@ -154,9 +154,8 @@ Status Session::PrepareStates() {
   for (const SlotState& state : slot_states_->all()) {
     if (resources_.HoldsState(state.name)) continue;
     const bool has_outputs = !graphs_[state.graph].graph.outputs.empty();
-    RL_RETURN_IF_ERROR(
-        Prepare(1, has_outputs ? DemandMode::kPerOutput : DemandMode::kStateOnly,
-                GraphHandle{state.graph}));
+    RL_RETURN_IF_ERROR(Prepare(1, has_outputs ? DemandMode::kPerOutput : DemandMode::kStateOnly,
+                               GraphHandle{state.graph}));
   }
   return OkStatus();
 }

@@ -24,7 +24,7 @@ namespace attributes_internal {
     uint32_t struct_size;                                                 \
     attributes                                                            \
   };
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 // NOLINTEND(readability-identifier-naming)
 
 template <typename Attrs>
@@ -34,7 +34,7 @@ struct MinBytes;
   struct MinBytes<rl_##name##_attrs> {                                    \
     static constexpr size_t kValue = sizeof(Name);                        \
   };
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 }  // namespace attributes_internal
 

@@ -26,7 +26,7 @@ namespace operands {
   struct Name {                                                         \
     enum Index : uint32_t { inputs kCount };                            \
   };
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 // NOLINTEND(readability-identifier-naming)
 
 }  // namespace operands
@@ -36,7 +36,7 @@ namespace operands_internal {
 #define RL_OPERAND(name, rule, role, optional) OperandRole::role,
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
   inline constexpr OperandRole k##Name##Roles[] = {inputs};
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
 
 }  // namespace operands_internal
 
@@ -48,7 +48,7 @@ constexpr OperandRole RoleOf(uint32_t kind, size_t index) {
     return index < std::size(operands_internal::k##Name##Roles)         \
                ? operands_internal::k##Name##Roles[index]               \
                : OperandRole::kData;
-#include <rullama/ir/ops.def>
+#include <rullama/abi/ops.def>
     default:
       return OperandRole::kData;
   }

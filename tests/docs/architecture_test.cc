@@ -1,10 +1,13 @@
 // docs/architecture.md says which component includes which; the sources agree.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/docs/source_text.h"
 
@@ -91,6 +94,33 @@ TEST(Architecture, SaysWhatIncludesWhat) {
     EXPECT_EQ(row->second, to) << from;
   }
   for (const auto& [from, to] : page) EXPECT_TRUE(sources.contains(from)) << from;
+}
+
+// The components on a way from `component` back to itself, or nothing. `done`: those with no such
+// way.
+std::vector<std::string> CycleFrom(const std::string& component, const Includes& includes,
+                                   std::vector<std::string> way, std::set<std::string>& done) {
+  if (done.contains(component)) return {};
+  const auto before = std::ranges::find(way, component) - way.begin();
+  const bool again = before < std::ssize(way);
+  way.push_back(component);
+  if (again) return {way.begin() + before, way.end()};
+  const auto row = includes.find(component);
+  if (row != includes.end()) {
+    for (const std::string& other : row->second) {
+      if (auto cycle = CycleFrom(other, includes, way, done); !cycle.empty()) return cycle;
+    }
+  }
+  done.insert(component);
+  return {};
+}
+
+TEST(Architecture, NoComponentIncludesItselfThroughOthers) {
+  const Includes sources = IncludesOfSources();
+  std::set<std::string> done;
+  for (const auto& [component, to] : sources) {
+    EXPECT_THAT(CycleFrom(component, sources, {}, done), ::testing::IsEmpty());
+  }
 }
 
 }  // namespace

@@ -138,8 +138,8 @@ TEST(Documents, LinksLeadSomewhere) {
   EXPECT_GT(links, 50);
 }
 
-// Paths in backticks, such as `core/ir/ops.def`, of any page; `core/passes/decompose` may stand for
-// a header or source of that name. Words in capitals are placeholders.
+// Paths in backticks, such as `core/abi/ops.def`, of any page; `core/passes/decompose` may stand
+// for a header or source of that name. Words in capitals are placeholders.
 TEST(Documents, PathsInBackticksExist) {
   std::vector<fs::path> pages;
   for (const auto& entry : fs::directory_iterator(SourceDirectory())) pages.push_back(entry.path());
