@@ -33,7 +33,7 @@ struct Scratch {
   uint64_t bytes = 0;
 };
 
-// A buffer of the host. The subclass of each backend owns the memory.
+// A buffer of the host. The subclass (device_objects.h) owns the memory.
 class DeviceBuffer : public sdk::Buffer {
  public:
   [[nodiscard]] DeviceAddress address() const { return address_; }
@@ -48,7 +48,7 @@ class DeviceBuffer : public sdk::Buffer {
 };
 
 // A weight in the layout of weights.h. A weight larger than one allocation is split by rows into
-// pieces. The subclass of each backend owns the memory.
+// pieces. The subclass (device_objects.h) owns the memory.
 class DeviceWeight : public sdk::Weight {
  public:
   struct Piece {

@@ -5,11 +5,12 @@
 #include <bit>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "backends/gpu/device.h"
 #include "backends/gpu/options.h"
+#include "backends/opencl/driver.h"
 #include "backends/opencl/instance.h"
-#include "backends/opencl/memory.h"
 #include "backends/opencl/plan.h"
 
 namespace rullama::opencl {
@@ -124,19 +125,20 @@ gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   return tuning;
 }
 
-class OpenClDevice final : public gpu::GpuDevice<Gpu> {
+class OpenClDevice final : public gpu::GpuDevice {
  public:
-  OpenClDevice(const Api& api, const PhysicalDevice& physical, const sdk::Host& host,
-               const Settings& settings)
-      : GpuDevice(TuningFor(physical.capabilities, settings), api, physical, host,
-                  settings.profile),
-        programs_(gpu(), settings.form, settings.cache) {}
+  OpenClDevice(const Capabilities& can, const Settings& settings,
+               std::unique_ptr<OpenClDriver> driver)
+      : GpuDevice(TuningFor(can, settings), std::move(driver), settings.weight_piece),
+        driver_(static_cast<OpenClDriver&>(GpuDevice::driver())),
+        programs_(driver_, settings.form, settings.cache) {}
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<OpenClPlan>(gpu(), programs_, graph, tuning());
+    return std::make_unique<OpenClPlan>(driver_, blocks(), programs_, graph, tuning());
   }
 
  private:
+  OpenClDriver& driver_;
   Programs programs_;
 };
 
@@ -163,7 +165,7 @@ class OpenClBackend final : public sdk::Backend {
       info.name = can.name;
       info.driver = can.driver;
       info.memory_total = can.memory;
-      info.max_buffer_bytes = MaxBufferBytes(can.max_allocation);
+      info.max_buffer_bytes = gpu::MaxBufferBytes(can.max_allocation);
       info.alignment = kAlignment;
       infos_.push_back(std::move(info));
     }
@@ -173,10 +175,11 @@ class OpenClBackend final : public sdk::Backend {
     return instance_ ? std::string_view(instance_->reason()) : std::string_view();
   }
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
-    PhysicalDevice physical = instance_->devices()[index];
+    const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.capabilities);
-    physical.capabilities.weight_piece = settings.weight_piece;
-    return std::make_unique<OpenClDevice>(instance_->api(), physical, host(), settings);
+    return std::make_unique<OpenClDevice>(
+        physical.capabilities, settings,
+        std::make_unique<OpenClDriver>(instance_->api(), physical, host(), settings.profile));
   }
 
  private:

@@ -17,7 +17,6 @@ struct Capabilities {
   cl_device_type type = 0;
   uint64_t memory = 0;          // bytes
   uint64_t max_allocation = 0;  // bytes
-  uint64_t weight_piece = 0;    // bytes of a piece of a weight, at most; 0: an allocation
   uint64_t local_memory = 0;    // bytes of a work-group
   size_t max_work_group = 0;
   uint32_t compute_units = 0;

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/gpu/device_memory_objects.h"
-#include "backends/opencl/gpu.h"
+#include "backends/gpu/device_objects.h"
+#include "backends/opencl/driver.h"
 #include "backends/opencl/instance.h"
 #include "backends/opencl/programs.h"
 #include "backends/opencl/sources.h"
@@ -148,29 +148,31 @@ class OpenClDeviceTest : public ::testing::Test {
 };
 
 TEST_F(OpenClDeviceTest, WritesAndReads) {
-  Gpu gpu(instance_.api(), device(), host(), false);
-  const Allocation memory = gpu.memory().Allocate(1024);
-  gpu.FillZero(memory);
+  OpenClDriver driver(instance_.api(), device(), host(), false);
+  gpu::BlockMemory blocks(driver, 0);
+  const gpu::Allocation memory = blocks.Allocate(1024);
+  driver.FillZero(memory);
   const std::array<uint32_t, 2> words{7, 8};
-  gpu.Write(memory, 4, std::as_bytes(std::span(words)));
+  driver.Write(memory, 4, std::as_bytes(std::span(words)));
   std::array<uint32_t, 4> read{1, 1, 1, 1};
-  gpu.Read(memory, 0, std::as_writable_bytes(std::span(read)));
+  driver.Read(memory, 0, std::as_writable_bytes(std::span(read)));
   EXPECT_THAT(read, ElementsAre(0, 7, 8, 0));
 }
 
 TEST_F(OpenClDeviceTest, AddressesBelongToTheirBuffer) {
-  Gpu gpu(instance_.api(), device(), host(), false);
-  const Allocation first = gpu.memory().Allocate(100),
-                   second = gpu.memory().Allocate(uint64_t{65} << 20);
-  EXPECT_NE(first.buffer(), second.buffer());
-  const Place place = gpu.memory().PlaceOf(second.address() + 12);
-  EXPECT_EQ(place.buffer, second.buffer());
+  OpenClDriver driver(instance_.api(), device(), host(), false);
+  gpu::BlockMemory blocks(driver, 0);
+  const gpu::Allocation first = blocks.Allocate(100), second = blocks.Allocate(uint64_t{65} << 20);
+  const Place place = driver.PlaceOf(second.address() + 12);
+  EXPECT_NE(place.buffer, driver.PlaceOf(first.address()).buffer);
+  EXPECT_EQ(place.buffer, driver.PlaceOf(second.address()).buffer);
   EXPECT_EQ(place.offset, second.offset() + 12);
 }
 
 TEST_F(OpenClDeviceTest, MoreThanThereIs) {
-  Gpu gpu(instance_.api(), device(), host(), false);
-  const sdk::Error error = ErrorOf([&] { gpu.memory().Allocate(uint64_t{1} << 60); });
+  OpenClDriver driver(instance_.api(), device(), host(), false);
+  gpu::BlockMemory blocks(driver, 0);
+  const sdk::Error error = ErrorOf([&] { blocks.Allocate(uint64_t{1} << 60); });
   EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
   EXPECT_THAT(error.what(), HasSubstr("more on the device, which has"));
 }
@@ -178,9 +180,10 @@ TEST_F(OpenClDeviceTest, MoreThanThereIs) {
 TEST_F(OpenClDeviceTest, MoreThanOneAllocationMayHave) {
   PhysicalDevice small = device();
   small.capabilities.max_allocation = uint64_t{1} << 20;
-  Gpu gpu(instance_.api(), small, host(), false);
-  EXPECT_NO_THROW(gpu.memory().Allocate(1000));
-  const sdk::Error error = ErrorOf([&] { gpu.memory().Allocate(uint64_t{2} << 20); });
+  OpenClDriver driver(instance_.api(), small, host(), false);
+  gpu::BlockMemory blocks(driver, 0);
+  EXPECT_NO_THROW(blocks.Allocate(1000));
+  const sdk::Error error = ErrorOf([&] { blocks.Allocate(uint64_t{2} << 20); });
   EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
   EXPECT_THAT(error.what(), HasSubstr("one allocation may have"));
 }
@@ -208,7 +211,7 @@ TEST(OpenClPieces, WholeTilesWherePossible) {
 TEST_F(OpenClDeviceTest, WeightsInPieces) {
   PhysicalDevice small = device();
   small.capabilities.max_allocation = 4096;
-  Gpu gpu(instance_.api(), small, host(), false);
+  OpenClDriver driver(instance_.api(), small, host(), false);
   std::vector<float> values(size_t{64} * 32);
   std::iota(values.begin(), values.end(), 0.0F);
   rl_weight_desc desc{};
@@ -219,13 +222,14 @@ TEST_F(OpenClDeviceTest, WeightsInPieces) {
   desc.dims[1] = 32;
   desc.data = values.data();
   desc.bytes = values.size() * sizeof(float);
-  const gpu::OwnedWeight<Gpu> weight(gpu, desc);
+  gpu::BlockMemory blocks(driver, 0);
+  const gpu::OwnedWeight weight(driver, blocks, desc);
   ASSERT_THAT(weight.pieces(), SizeIs(3));
   for (const gpu::DeviceWeight::Piece& piece : weight.pieces()) {
-    const Place place = gpu.memory().PlaceOf(piece.address);
+    const Place place = driver.PlaceOf(piece.address);
     float first = 0;
-    ASSERT_EQ(gpu.api().EnqueueReadBuffer(gpu.queue(), place.buffer, CL_TRUE, place.offset,
-                                          sizeof(first), &first, 0, nullptr, nullptr),
+    ASSERT_EQ(driver.api().EnqueueReadBuffer(driver.queue(), place.buffer, CL_TRUE, place.offset,
+                                             sizeof(first), &first, 0, nullptr, nullptr),
               CL_SUCCESS);
     EXPECT_EQ(first, values[piece.rows.first * 32]);
   }
@@ -237,8 +241,9 @@ TEST_F(OpenClDeviceTest, DriverWithoutRoom) {
     *result = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     return nullptr;
   };
-  Gpu gpu(api, device(), host(), false);
-  const sdk::Error error = ErrorOf([&] { gpu.memory().Allocate(1024); });
+  OpenClDriver driver(api, device(), host(), false);
+  gpu::BlockMemory blocks(driver, 0);
+  const sdk::Error error = ErrorOf([&] { blocks.Allocate(1024); });
   EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
   EXPECT_THAT(error.what(), HasSubstr("CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)"));
 }
@@ -246,12 +251,13 @@ TEST_F(OpenClDeviceTest, DriverWithoutRoom) {
 TEST_F(OpenClDeviceTest, LostOnceIsLostForEver) {
   Api api = instance_.api();
   api.Finish = [](cl_command_queue) -> cl_int { return CL_OUT_OF_RESOURCES; };
-  Gpu gpu(api, device(), host(), false);
-  const Allocation memory = gpu.memory().Allocate(16);
+  OpenClDriver driver(api, device(), host(), false);
+  gpu::BlockMemory blocks(driver, 0);
+  const gpu::Allocation memory = blocks.Allocate(16);
   std::array<std::byte, 16> bytes{};
-  EXPECT_EQ(ErrorOf([&] { gpu.Read(memory, 0, bytes); }).code(), RL_DEVICE_LOST);
-  EXPECT_EQ(ErrorOf([&] { gpu.Write(memory, 0, bytes); }).code(), RL_DEVICE_LOST);
-  const sdk::Error error = ErrorOf([&] { gpu.Wait(); });
+  EXPECT_EQ(ErrorOf([&] { driver.Read(memory, 0, bytes); }).code(), RL_DEVICE_LOST);
+  EXPECT_EQ(ErrorOf([&] { driver.Write(memory, 0, bytes); }).code(), RL_DEVICE_LOST);
+  const sdk::Error error = ErrorOf([&] { driver.Wait(); });
   EXPECT_EQ(error.code(), RL_DEVICE_LOST);
   EXPECT_THAT(error.what(), HasSubstr("after an earlier failure"));
 }
@@ -275,8 +281,8 @@ TEST(OpenClSources, CommonKernelsGetWhatEveryKernelIncludes) {
 }
 
 TEST_F(OpenClDeviceTest, WhatDoesNotCompileShowsTheLog) {
-  Gpu gpu(instance_.api(), device(), host(), false);
-  Programs programs(gpu, Form::kNvidia, false);  // PTX, which a CPU's driver does not take
+  OpenClDriver driver(instance_.api(), device(), host(), false);
+  Programs programs(driver, Form::kNvidia, false);  // PTX, which a CPU's driver does not take
   const sdk::Error error = ErrorOf([&] { programs.Prepare(std::span(&kArgMax, 1)); });
   EXPECT_EQ(error.code(), RL_INTERNAL);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("does not compile argmax.cl"), HasSubstr("-DNVIDIA"),
@@ -285,8 +291,8 @@ TEST_F(OpenClDeviceTest, WhatDoesNotCompileShowsTheLog) {
 
 // Only devices with tensor cores convert rows for them, but any driver can compile that.
 TEST_F(OpenClDeviceTest, ConversionsForTensorCoresCompile) {
-  Gpu gpu(instance_.api(), device(), host(), false);
-  Programs programs(gpu, Form::kGeneric, false);
+  OpenClDriver driver(instance_.api(), device(), host(), false);
+  Programs programs(driver, Form::kGeneric, false);
   for (const uint32_t parts : {1U, 2U}) {
     const gpu::kernels::ToHalf kernel{
         .threads = 64, .norms = false, .parts = parts, .narrow = false};
@@ -306,8 +312,8 @@ TEST_F(OpenClDeviceTest, BinariesComeFromTheCache) {
     return g_real.CreateProgramWithSource(context, count, text, length, result);
   };
   for (int run = 0; run < 2; ++run) {
-    Gpu gpu(api, device(), host(), false);
-    Programs programs(gpu, Form::kCpu, true);
+    OpenClDriver driver(api, device(), host(), false);
+    Programs programs(driver, Form::kCpu, true);
     EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 1U);
     EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 0U);
     EXPECT_NE(programs.NewKernel(kArgMax), nullptr);
@@ -318,8 +324,8 @@ TEST_F(OpenClDeviceTest, BinariesComeFromTheCache) {
   // A damaged file costs time only.
   auto& blob = host_.blobs.begin()->second;
   blob.resize(blob.size() / 2);
-  Gpu gpu(api, device(), host(), false);
-  Programs programs(gpu, Form::kCpu, true);
+  OpenClDriver driver(api, device(), host(), false);
+  Programs programs(driver, Form::kCpu, true);
   EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 1U);
   EXPECT_EQ(g_sources, 2);
 }

@@ -34,17 +34,17 @@ std::string NameOf(const Dispatch& dispatch) {
 
 }  // namespace
 
-OpenClPlan::OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph,
-                       const gpu::Tuning& tuning)
-    : gpu_(gpu),
+OpenClPlan::OpenClPlan(OpenClDriver& driver, gpu::BlockMemory& blocks, Programs& programs,
+                       const sdk::GraphView& graph, const gpu::Tuning& tuning)
+    : driver_(driver),
       programs_(programs),
-      step_(gpu.memory().Allocate(sizeof(StepWords))),
-      memory_(gpu),
+      step_(blocks.Allocate(sizeof(StepWords))),
+      memory_(driver, blocks),
       profile_(tuning.profile) {
-  gpu_.FillZero(step_);
+  driver_.FillZero(step_);
   gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
   if (graph.record_times()) {
-    gpu_.RecordTimes();
+    driver_.RecordTimes();
     op_times_ = std::make_unique<gpu::DispatchTimes>(lowered.dispatches.size());
     ops_of_node_ = std::move(lowered.ops_of_node);
   }
@@ -65,7 +65,7 @@ OpenClPlan::OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph
 }
 
 OpenClPlan::~OpenClPlan() {
-  gpu_.Forget(*this);
+  driver_.Forget(*this);
   if (!times_.empty()) ReportTimes();
 }
 
@@ -84,7 +84,7 @@ OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
   launch.op = dispatch.op_index;
   cl_uint argument = 0;
   const auto set = [&](size_t size, const void* value) {
-    Check(gpu_.api().SetKernelArg(launch.kernel.get(), argument, size, value),
+    Check(driver_.api().SetKernelArg(launch.kernel.get(), argument, size, value),
           "clSetKernelArg " + std::to_string(argument) + " of " + launch.name);
     ++argument;
   };
@@ -93,7 +93,7 @@ OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
     gpu::DeviceAddress address = 0;
     std::memcpy(&address, push.data() + at, sizeof(address));
     Place place{nullptr, kNullOffset};
-    if (address != 0) place = gpu_.memory().PlaceOf(address);
+    if (address != 0) place = driver_.PlaceOf(address);
     std::memcpy(push.data() + at, &place.offset, sizeof(place.offset));
     set(sizeof(cl_mem), static_cast<const void*>(&place.buffer));
   }
@@ -111,15 +111,15 @@ OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
 void OpenClPlan::Enqueue(const Launch& launch) {
   const bool timed = profile_ || op_times_;
   cl_event event = nullptr;
-  gpu_.CheckQueue(gpu_.api().EnqueueNDRangeKernel(gpu_.queue(), launch.kernel.get(), 3, nullptr,
-                                                  launch.global.data(), launch.local.data(), 0,
-                                                  nullptr, timed ? &event : nullptr),
-                  "clEnqueueNDRangeKernel");
-  if (timed) events_.emplace_back(&launch, Own(event, gpu_.api().ReleaseEvent));
+  driver_.CheckQueue(driver_.api().EnqueueNDRangeKernel(
+                         driver_.queue(), launch.kernel.get(), 3, nullptr, launch.global.data(),
+                         launch.local.data(), 0, nullptr, timed ? &event : nullptr),
+                     "clEnqueueNDRangeKernel");
+  if (timed) events_.emplace_back(&launch, Own(event, driver_.api().ReleaseEvent));
 }
 
 void OpenClPlan::Execute(int64_t t, int64_t r) {
-  if (gpu_.host().Cancelled()) throw sdk::Error(RL_CANCELLED, "stopped before the step");
+  if (driver_.host().Cancelled()) throw sdk::Error(RL_CANCELLED, "stopped before the step");
   const auto recording = std::ranges::find_if(recordings_, [&](const Recording& candidate) {
     return candidate.t == 0 || (candidate.t == t && candidate.r == r);
   });
@@ -130,7 +130,7 @@ void OpenClPlan::Execute(int64_t t, int64_t r) {
   }
   if (t != t_ || r != r_) {
     const uint32_t extents[2] = {static_cast<uint32_t>(t), static_cast<uint32_t>(r)};
-    gpu_.Write(step_, 0, std::as_bytes(std::span(extents)));
+    driver_.Write(step_, 0, std::as_bytes(std::span(extents)));
     t_ = t;
     r_ = r;
   }
@@ -140,10 +140,10 @@ void OpenClPlan::Execute(int64_t t, int64_t r) {
     op_times_->Start(submitted_);
   }
   for (const Launch& launch : recording->launches) Enqueue(launch);
-  gpu_.ReadLater(step_, offsetof(StepWords, failed_op),
-                 std::as_writable_bytes(std::span(&failed_, 1)));
-  gpu_.CheckQueue(gpu_.api().Flush(gpu_.queue()), "clFlush");
-  gpu_.Remember(*this);
+  driver_.ReadLater(step_, offsetof(StepWords, failed_op),
+                    std::as_writable_bytes(std::span(&failed_, 1)));
+  driver_.CheckQueue(driver_.api().Flush(driver_.queue()), "clFlush");
+  driver_.Remember(*this);
   running_ = true;
   ++stats_.executions;
   stats_.dispatches += recording->launches.size();
@@ -156,7 +156,7 @@ void OpenClPlan::CheckFailure() {
   if (failed_ == 0) return;
   if (op_times_) op_times_->Start(submitted_);  // a failed execution has no times
   const uint32_t failed = std::exchange(failed_, 0);
-  gpu_.Write(step_, offsetof(StepWords, failed_op), std::as_bytes(std::span(&failed_, 1)));
+  driver_.Write(step_, offsetof(StepWords, failed_op), std::as_bytes(std::span(&failed_, 1)));
   throw sdk::Error(RL_INVALID_ARGUMENT, "an index is out of range", failed - 1);
 }
 
@@ -165,7 +165,7 @@ void OpenClPlan::CheckFailure() {
 void OpenClPlan::ReadEvents() {
   const auto time_of = [this](const Owned<cl_event>& event, cl_profiling_info what) {
     cl_ulong time = 0;
-    Check(gpu_.api().GetEventProfilingInfo(event.get(), what, sizeof(time), &time, nullptr),
+    Check(driver_.api().GetEventProfilingInfo(event.get(), what, sizeof(time), &time, nullptr),
           "clGetEventProfilingInfo");
     return uint64_t{time};
   };
@@ -197,9 +197,9 @@ void OpenClPlan::ReportTimes() const {
                                         std::to_string(launches) + " launches of " + name);
   }
   std::sort(lines.rbegin(), lines.rend());
-  gpu_.host().Log(RL_LOG_WARNING, std::to_string(stats_.executions) + " steps took " +
-                                      std::to_string(all / 1000) + " us of the device's time");
-  for (const auto& [time, line] : lines) gpu_.host().Log(RL_LOG_WARNING, line);
+  driver_.host().Log(RL_LOG_WARNING, std::to_string(stats_.executions) + " steps took " +
+                                         std::to_string(all / 1000) + " us of the device's time");
+  for (const auto& [time, line] : lines) driver_.host().Log(RL_LOG_WARNING, line);
 }
 
 }  // namespace rullama::opencl

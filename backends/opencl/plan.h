@@ -12,17 +12,18 @@
 #include <utility>
 #include <vector>
 
-#include "backends/gpu/device_memory_objects.h"
+#include "backends/gpu/device_objects.h"
 #include "backends/gpu/dispatch_times.h"
 #include "backends/gpu/plan_builder.h"
-#include "backends/opencl/gpu.h"
+#include "backends/opencl/driver.h"
 #include "backends/opencl/programs.h"
 
 namespace rullama::opencl {
 
 class OpenClPlan final : public sdk::Plan, public gpu::Noted {
  public:
-  OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph, const gpu::Tuning& tuning);
+  OpenClPlan(OpenClDriver& driver, gpu::BlockMemory& blocks, Programs& programs,
+             const sdk::GraphView& graph, const gpu::Tuning& tuning);
   ~OpenClPlan() override;
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override { return stats_; }
@@ -52,10 +53,10 @@ class OpenClPlan final : public sdk::Plan, public gpu::Noted {
   void ReadEvents();
   void ReportTimes() const;
 
-  Gpu& gpu_;
+  OpenClDriver& driver_;
   Programs& programs_;
-  Allocation step_;  // T, R, first failed op
-  gpu::PlanMemory<Gpu> memory_;
+  gpu::Allocation step_;  // T, R, first failed op
+  gpu::PlanMemory memory_;
   bool profile_;  // the times of launches go to the log in the end
   // Null unless the host wants the times. Records point into ops_of_node_.
   std::unique_ptr<gpu::DispatchTimes> op_times_;

@@ -60,7 +60,8 @@ bool Take(std::span<const std::byte>& from, T& value) {
 
 std::string_view Programs::NameOf(Shader shader) { return gpu::NameOf(shader); }
 
-Programs::Programs(Gpu& gpu, Form form, bool cache) : gpu_(gpu), form_(form), cache_(cache) {
+Programs::Programs(OpenClDriver& driver, Form form, bool cache)
+    : driver_(driver), form_(form), cache_(cache) {
   if (cache_) LoadCache();
 }
 
@@ -106,8 +107,8 @@ uint64_t Programs::IdOf(const PipelineKey& key) const {
 std::string Programs::LogOf(cl_program program) const {
   size_t size = 0;
   const auto get = [&](size_t room, void* text, size_t* needed) {
-    return gpu_.api().GetProgramBuildInfo(program, gpu_.id(), CL_PROGRAM_BUILD_LOG, room, text,
-                                          needed);
+    return driver_.api().GetProgramBuildInfo(program, driver_.id(), CL_PROGRAM_BUILD_LOG, room,
+                                             text, needed);
   };
   if (get(0, nullptr, &size) != CL_SUCCESS || size == 0) return "the driver gives no log";
   std::string log(size, '\0');
@@ -121,15 +122,16 @@ Owned<cl_program> Programs::FromBinary(const PipelineKey& key) const {
   if (found == binaries_.end()) return {};
   const size_t size = found->second.size();
   const auto* bytes = reinterpret_cast<const unsigned char*>(found->second.data());
-  const cl_device_id device = gpu_.id();
+  const cl_device_id device = driver_.id();
   cl_int status = CL_SUCCESS, result = CL_SUCCESS;
-  Owned<cl_program> program = Own(gpu_.api().CreateProgramWithBinary(
-                                      gpu_.context(), 1, &device, &size, &bytes, &status, &result),
-                                  gpu_.api().ReleaseProgram);
+  Owned<cl_program> program =
+      Own(driver_.api().CreateProgramWithBinary(driver_.context(), 1, &device, &size, &bytes,
+                                                &status, &result),
+          driver_.api().ReleaseProgram);
   // Drivers check what they are given; a damaged file is not worth more than a slow start.
   if (result != CL_SUCCESS || status != CL_SUCCESS) return {};
-  const cl_int built =
-      gpu_.api().BuildProgram(program.get(), 1, &device, OptionsOf(key).c_str(), nullptr, nullptr);
+  const cl_int built = driver_.api().BuildProgram(program.get(), 1, &device, OptionsOf(key).c_str(),
+                                                  nullptr, nullptr);
   if (built != CL_SUCCESS) return {};
   return program;
 }
@@ -142,15 +144,15 @@ Owned<cl_program> Programs::Make(const PipelineKey& key) const {
   const size_t length = source.size();
   cl_int result = CL_SUCCESS;
   Owned<cl_program> program =
-      Own(gpu_.api().CreateProgramWithSource(gpu_.context(), 1, &text, &length, &result),
-          gpu_.api().ReleaseProgram);
+      Own(driver_.api().CreateProgramWithSource(driver_.context(), 1, &text, &length, &result),
+          driver_.api().ReleaseProgram);
   Check(result, "clCreateProgramWithSource of " + file);
-  const cl_device_id device = gpu_.id();
-  result = gpu_.api().BuildProgram(program.get(), 1, &device, options.c_str(), nullptr, nullptr);
+  const cl_device_id device = driver_.id();
+  result = driver_.api().BuildProgram(program.get(), 1, &device, options.c_str(), nullptr, nullptr);
   if (result != CL_SUCCESS) {
     throw sdk::Error(RL_INTERNAL,
-                     "the driver '" + gpu_.capabilities().driver + "' does not compile " + file +
-                         " for '" + gpu_.capabilities().name + "' with " + options + ": " +
+                     "the driver '" + driver_.capabilities().driver + "' does not compile " + file +
+                         " for '" + driver_.capabilities().name + "' with " + options + ": " +
                          opencl::NameOf(result) + ": " + LogOf(program.get()) +
                          "; another driver or backend.options.kernels may help",
                      RL_NO_OP, result);
@@ -185,8 +187,8 @@ Owned<cl_kernel> Programs::NewKernel(const PipelineKey& key) const {
   cl_int result = CL_SUCCESS;
   const std::string name(NameOf(key.shader));
   Owned<cl_kernel> kernel =
-      Own(gpu_.api().CreateKernel(programs_.at(ProgramOf(key)).get(), name.c_str(), &result),
-          gpu_.api().ReleaseKernel);
+      Own(driver_.api().CreateKernel(programs_.at(ProgramOf(key)).get(), name.c_str(), &result),
+          driver_.api().ReleaseKernel);
   Check(result, "clCreateKernel of " + name);
   return kernel;
 }
@@ -194,21 +196,21 @@ Owned<cl_kernel> Programs::NewKernel(const PipelineKey& key) const {
 // ---- binaries on disk ---------------------------------------------------------------------------
 
 std::string Programs::CacheName() const {
-  const Capabilities& can = gpu_.capabilities();
+  const Capabilities& can = driver_.capabilities();
   return std::string("opencl kernels ") + RULLAMA_VERSION + " " + can.name + " " + can.driver;
 }
 
 Programs::Binary Programs::BinaryOf(cl_program program) const {
   // The program has one device.
   size_t size = 0;
-  if (gpu_.api().GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) !=
-      CL_SUCCESS) {
+  if (driver_.api().GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size,
+                                   nullptr) != CL_SUCCESS) {
     return {};
   }
   Binary binary(size);
   auto* bytes = reinterpret_cast<unsigned char*>(binary.data());
-  if (gpu_.api().GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(bytes),
-                                static_cast<void*>(&bytes), nullptr) != CL_SUCCESS) {
+  if (driver_.api().GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(bytes),
+                                   static_cast<void*>(&bytes), nullptr) != CL_SUCCESS) {
     return {};
   }
   return binary;
@@ -216,7 +218,7 @@ Programs::Binary Programs::BinaryOf(cl_program program) const {
 
 // A number that says what it is, then of each binary its id, its size and its bytes.
 void Programs::LoadCache() {
-  const std::vector<std::byte> saved = gpu_.host().BlobGet(CacheName());
+  const std::vector<std::byte> saved = driver_.host().BlobGet(CacheName());
   std::span<const std::byte> rest = saved;
   uint32_t magic = 0;
   if (!Take(rest, magic) || magic != kMagic) return;
@@ -242,10 +244,10 @@ void Programs::SaveCache() noexcept {
       Append(data, &size, sizeof(size));
       Append(data, binary.data(), binary.size());
     }
-    static_cast<void>(gpu_.host().BlobPut(CacheName(), data));
+    static_cast<void>(driver_.host().BlobPut(CacheName(), data));
   } catch (const std::exception& error) {
-    gpu_.host().Log(RL_LOG_WARNING,
-                    std::string("the kernels' binaries were not saved: ") + error.what());
+    driver_.host().Log(RL_LOG_WARNING,
+                       std::string("the kernels' binaries were not saved: ") + error.what());
   }
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backends/gpu/dispatch.h"
-#include "backends/opencl/gpu.h"
+#include "backends/opencl/driver.h"
 
 namespace rullama::opencl {
 
@@ -23,7 +23,7 @@ enum class Form : uint8_t { kCpu, kGeneric, kNvidia };
 class Programs {
  public:
   // `cache`: whether binaries are kept on disk.
-  Programs(Gpu& gpu, Form form, bool cache);
+  Programs(OpenClDriver& driver, Form form, bool cache);
   ~Programs();  // saves the binaries
   Programs(const Programs&) = delete;
   Programs& operator=(const Programs&) = delete;
@@ -52,7 +52,7 @@ class Programs {
   void LoadCache();
   void SaveCache() noexcept;
 
-  Gpu& gpu_;
+  OpenClDriver& driver_;
   Form form_;
   bool cache_;
   std::map<gpu::PipelineKey, Owned<cl_program>> programs_;

@@ -5,11 +5,12 @@
 #include <bit>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "backends/gpu/device.h"
 #include "backends/gpu/options.h"
+#include "backends/vulkan/driver.h"
 #include "backends/vulkan/instance.h"
-#include "backends/vulkan/memory.h"
 #include "backends/vulkan/plan.h"
 
 namespace rullama::vulkan {
@@ -166,32 +167,24 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   return tuning;
 }
 
-class VulkanDevice final : public gpu::GpuDevice<Gpu> {
+class VulkanDevice final : public gpu::GpuDevice {
  public:
-  VulkanDevice(const Instance& instance, const PhysicalDevice& physical, const sdk::Host& host,
-               const Settings& settings)
-      : GpuDevice(TuningFor(physical.capabilities, settings), physical, settings.matrix_extension,
-                  host),
-        instance_(instance),
-        pipelines_(gpu(), settings.subgroups) {}
+  VulkanDevice(const Capabilities& can, const Settings& settings,
+               std::unique_ptr<VulkanDriver> driver)
+      : GpuDevice(TuningFor(can, settings), std::move(driver), settings.weight_piece),
+        driver_(static_cast<VulkanDriver&>(GpuDevice::driver())),
+        pipelines_(driver_, settings.subgroups) {}
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<VulkanPlan>(gpu(), pipelines_, graph, tuning());
+    return std::make_unique<VulkanPlan>(driver_, blocks(), pipelines_, graph, tuning());
   }
 
  private:
   [[nodiscard]] Tuning TuningOf(const sdk::GraphView& graph) const override {
     return TuningForGraph(tuning(), graph);
   }
-  // Errors that the validation layer reports are bugs of this plugin.
-  void CheckMore() const override {
-    const uint32_t errors = instance_.validation_errors();
-    if (errors == 0) return;
-    throw sdk::Error(RL_INTERNAL, "the validation layer reports " + std::to_string(errors) +
-                                      " errors; see the log");
-  }
 
-  const Instance& instance_;
+  VulkanDriver& driver_;
   Pipelines pipelines_;
 };
 
@@ -228,7 +221,7 @@ class VulkanBackend final : public sdk::Backend {
       info.driver = can.driver;
       info.memory_total = total;
       info.memory_free = free;
-      info.max_buffer_bytes = MaxBufferBytes(can.max_allocation);
+      info.max_buffer_bytes = gpu::MaxBufferBytes(can.max_allocation);
       info.alignment = kAlignment;
       infos_.push_back(std::move(info));
     }
@@ -238,14 +231,15 @@ class VulkanBackend final : public sdk::Backend {
     return instance_ ? std::string_view(instance_->reason()) : std::string_view();
   }
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
-    PhysicalDevice physical = instance_->devices()[index];
+    const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.capabilities);
-    physical.capabilities.weight_piece = settings.weight_piece;
     const bool set =
         std::ranges::find(options, "cooperative_matrix", &sdk::Option::key) != options.end();
     host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.matrix_extension,
                                                       physical.capabilities.matrix_units, set));
-    return std::make_unique<VulkanDevice>(*instance_, physical, host(), settings);
+    return std::make_unique<VulkanDevice>(
+        physical.capabilities, settings,
+        std::make_unique<VulkanDriver>(*instance_, physical, settings.matrix_extension, host()));
   }
 
  private:

@@ -23,7 +23,6 @@ struct Capabilities {
   uint32_t queue_family = 0;    // that computes
   uint32_t timestamp_bits = 0;  // of that family; 0: it has no timestamps
   uint64_t max_allocation = 0;  // bytes
-  uint64_t weight_piece = 0;    // bytes of a piece of a weight, at most; 0: an allocation
   uint32_t subgroup_size = 1;
   uint32_t multiprocessors = 0;      // 0: the driver does not say
   bool subgroup_arithmetic = false;  // reductions and shuffles within a subgroup

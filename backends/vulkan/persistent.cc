@@ -70,17 +70,18 @@ Lists Deal(std::span<const Dispatch> dispatches, std::span<const uint32_t> level
 
 // In memory of the device. There is always some.
 template <typename T>
-Allocation Keep(Gpu& gpu, std::vector<T> values) {
+gpu::Allocation Keep(VulkanDriver& driver, gpu::BlockMemory& blocks, std::vector<T> values) {
   if (values.empty()) values.emplace_back();
   const auto bytes = std::as_bytes(std::span(values));
-  Allocation memory = gpu.memory().Allocate(bytes.size(), Residence::kDevice);
-  gpu.Write(memory, 0, bytes);
+  gpu::Allocation memory = blocks.Allocate(bytes.size());
+  driver.Write(memory, 0, bytes);
   return memory;
 }
 
 }  // namespace
 
-PersistentStep::PersistentStep(Gpu& gpu, const Tuning& tuning, std::span<const PipelineKey> kinds,
+PersistentStep::PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, const Tuning& tuning,
+                               std::span<const PipelineKey> kinds,
                                std::span<const Dispatch> dispatches,
                                std::span<const uint32_t> levels, VkDeviceAddress step)
     : groups_(tuning.persistent_groups) {
@@ -89,7 +90,7 @@ PersistentStep::PersistentStep(Gpu& gpu, const Tuning& tuning, std::span<const P
   for (const Dispatch& dispatch : dispatches) {
     push.insert(push.end(), dispatch.push.begin(), dispatch.push.begin() + Dispatch::kPushBytes);
   }
-  push_ = Keep(gpu, std::move(push));
+  push_ = Keep(driver, blocks, std::move(push));
 
   const uint32_t count = levels.empty() ? 0 : std::ranges::max(levels) + 1;
   std::vector<Entry> entries;
@@ -99,10 +100,10 @@ PersistentStep::PersistentStep(Gpu& gpu, const Tuning& tuning, std::span<const P
     entries.insert(entries.end(), list.begin(), list.end());
   }
   entries.emplace_back();  // read ahead, not used
-  entries_ = Keep(gpu, std::move(entries));
-  starts_ = Keep(gpu, std::move(starts));
-  meeting_ = gpu.memory().Allocate(kMeetingBytes, Residence::kDevice);
-  gpu.FillZero(meeting_);
+  entries_ = Keep(driver, blocks, std::move(entries));
+  starts_ = Keep(driver, blocks, std::move(starts));
+  meeting_ = blocks.Allocate(kMeetingBytes);
+  driver.FillZero(meeting_);
   constants_ = {entries_.address(), starts_.address(), meeting_.address(), step, count, 0};
 }
 

@@ -15,9 +15,9 @@ namespace rullama::vulkan {
 class PersistentStep {
  public:
   // Dispatches with the level of each (schedule.h), whose pipelines are among `kinds`.
-  PersistentStep(Gpu& gpu, const Tuning& tuning, std::span<const PipelineKey> kinds,
-                 std::span<const Dispatch> dispatches, std::span<const uint32_t> levels,
-                 VkDeviceAddress step);
+  PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, const Tuning& tuning,
+                 std::span<const PipelineKey> kinds, std::span<const Dispatch> dispatches,
+                 std::span<const uint32_t> levels, VkDeviceAddress step);
 
   // `pipeline`: what Pipelines::Join made of the kinds.
   void Record(VkCommandBuffer commands, VkPipelineLayout layout, VkPipeline pipeline) const;
@@ -34,7 +34,7 @@ class PersistentStep {
   };
 
   uint32_t groups_;
-  Allocation push_, entries_, starts_, meeting_;
+  gpu::Allocation push_, entries_, starts_, meeting_;
   Push constants_{};
 };
 

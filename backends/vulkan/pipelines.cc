@@ -47,13 +47,14 @@ Joined JoinedShader(const sdk::Host& host, std::span<const PipelineKey> kinds) {
 
 std::string_view Pipelines::NameOf(Shader shader) { return gpu::NameOf(shader); }
 
-Pipelines::Pipelines(Gpu& gpu, bool subgroups) : gpu_(gpu), subgroups_(subgroups) {
+Pipelines::Pipelines(VulkanDriver& driver, bool subgroups)
+    : driver_(driver), subgroups_(subgroups) {
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Dispatch::kPushBytes};
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = 1;
   layout.pPushConstantRanges = &range;
-  Check(vkCreatePipelineLayout(gpu_.handle(), &layout, nullptr, &layout_),
+  Check(vkCreatePipelineLayout(driver_.handle(), &layout, nullptr, &layout_),
         "vkCreatePipelineLayout");
   LoadCache();
 }
@@ -64,22 +65,22 @@ Pipelines::~Pipelines() {
   }
   SaveCache();
   for (const auto& [key, pipeline] : pipelines_)
-    vkDestroyPipeline(gpu_.handle(), pipeline, nullptr);
+    vkDestroyPipeline(driver_.handle(), pipeline, nullptr);
   for (const auto& [kinds, pipeline] : joined_) {
     if (!pipeline) continue;
     try {
-      vkDestroyPipeline(gpu_.handle(), pipeline->get(), nullptr);
+      vkDestroyPipeline(driver_.handle(), pipeline->get(), nullptr);
     } catch (const std::exception&) {  // there is none; the plan that waited for it has said so
     }
   }
-  vkDestroyPipelineCache(gpu_.handle(), cache_, nullptr);
-  vkDestroyPipelineLayout(gpu_.handle(), layout_, nullptr);
+  vkDestroyPipelineCache(driver_.handle(), cache_, nullptr);
+  vkDestroyPipelineLayout(driver_.handle(), layout_, nullptr);
 }
 
 // The key of the pipeline cache names plugin, device and driver: a cache of another one would be
 // refused or, worse, accepted.
 std::string Pipelines::CacheName() const {
-  const VkPhysicalDeviceProperties& p = gpu_.capabilities().properties;
+  const VkPhysicalDeviceProperties& p = driver_.capabilities().properties;
   std::string name = std::string("pipelines ") + RULLAMA_VERSION + " " + p.deviceName + " " +
                      std::to_string(p.vendorID) + " " + std::to_string(p.deviceID) + " " +
                      std::to_string(p.driverVersion) + " ";
@@ -88,35 +89,35 @@ std::string Pipelines::CacheName() const {
 }
 
 void Pipelines::LoadCache() {
-  const std::vector<std::byte> saved = gpu_.host().BlobGet(CacheName());
+  const std::vector<std::byte> saved = driver_.host().BlobGet(CacheName());
   VkPipelineCacheCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
   info.initialDataSize = saved.size();
   info.pInitialData = saved.data();
-  if (vkCreatePipelineCache(gpu_.handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
+  if (vkCreatePipelineCache(driver_.handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
   // Drivers check what they are given; a damaged file is not worth more than a slow start.
   info.initialDataSize = 0;
   info.pInitialData = nullptr;
-  Check(vkCreatePipelineCache(gpu_.handle(), &info, nullptr, &cache_), "vkCreatePipelineCache");
+  Check(vkCreatePipelineCache(driver_.handle(), &info, nullptr, &cache_), "vkCreatePipelineCache");
 }
 
 void Pipelines::SaveCache() noexcept {
   if (!changed_ || cache_ == VK_NULL_HANDLE) return;
   try {
     size_t size = 0;
-    if (vkGetPipelineCacheData(gpu_.handle(), cache_, &size, nullptr) != VK_SUCCESS) return;
+    if (vkGetPipelineCacheData(driver_.handle(), cache_, &size, nullptr) != VK_SUCCESS) return;
     std::vector<std::byte> data(size);
-    if (vkGetPipelineCacheData(gpu_.handle(), cache_, &size, data.data()) != VK_SUCCESS) return;
+    if (vkGetPipelineCacheData(driver_.handle(), cache_, &size, data.data()) != VK_SUCCESS) return;
     data.resize(size);
-    static_cast<void>(gpu_.host().BlobPut(CacheName(), data));
+    static_cast<void>(driver_.host().BlobPut(CacheName(), data));
   } catch (const std::exception& error) {
-    gpu_.host().Log(RL_LOG_WARNING,
-                    std::string("the pipeline cache was not saved: ") + error.what());
+    driver_.host().Log(RL_LOG_WARNING,
+                       std::string("the pipeline cache was not saved: ") + error.what());
   }
 }
 
 VkPipeline Pipelines::Make(const Spirv& code, std::string_view name) const {
-  const bool may_need_khr = gpu_.matrix_extension() == MatrixExtension::kKhr;
+  const bool may_need_khr = driver_.matrix_extension() == MatrixExtension::kKhr;
   const std::optional<Spirv> khr = may_need_khr ? WithKhr(code, name) : std::nullopt;
   const Spirv& used = khr ? *khr : code;
   VkShaderModuleCreateInfo module{};
@@ -136,12 +137,12 @@ VkPipeline Pipelines::Make(const Spirv& code, std::string_view name) const {
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT;
   }
   info.layout = layout_;
-  Check(vkCreateShaderModule(gpu_.handle(), &module, nullptr, &info.stage.module),
+  Check(vkCreateShaderModule(driver_.handle(), &module, nullptr, &info.stage.module),
         std::string("vkCreateShaderModule of ").append(name));
   VkPipeline pipeline = VK_NULL_HANDLE;
   const VkResult made =
-      vkCreateComputePipelines(gpu_.handle(), cache_, 1, &info, nullptr, &pipeline);
-  vkDestroyShaderModule(gpu_.handle(), info.stage.module, nullptr);
+      vkCreateComputePipelines(driver_.handle(), cache_, 1, &info, nullptr, &pipeline);
+  vkDestroyShaderModule(driver_.handle(), info.stage.module, nullptr);
   Check(made, std::string("vkCreateComputePipelines of ").append(name));
   return pipeline;
 }
@@ -159,17 +160,17 @@ std::optional<std::shared_future<VkPipeline>> Pipelines::Join(std::span<const Pi
   const std::vector<PipelineKey> key(kinds.begin(), kinds.end());
   const auto found = joined_.find(key);
   if (found != joined_.end()) return found->second;
-  const Joined joined = JoinedShader(gpu_.host(), kinds);
-  const uint32_t room = gpu_.capabilities().properties.limits.maxComputeSharedMemorySize;
+  const Joined joined = JoinedShader(driver_.host(), kinds);
+  const uint32_t room = driver_.capabilities().properties.limits.maxComputeSharedMemorySize;
   if (joined.shared_bytes > room) {
-    gpu_.host().Log(RL_LOG_INFO, "a step in one dispatch would need " +
-                                     std::to_string(joined.shared_bytes) +
-                                     " bytes of shared memory, the device has " +
-                                     std::to_string(room) + "; it is many dispatches instead");
+    driver_.host().Log(RL_LOG_INFO, "a step in one dispatch would need " +
+                                        std::to_string(joined.shared_bytes) +
+                                        " bytes of shared memory, the device has " +
+                                        std::to_string(room) + "; it is many dispatches instead");
     return joined_[key] = std::nullopt;
   }
-  gpu_.host().Log(RL_LOG_INFO, "the driver compiles " + std::to_string(kinds.size()) +
-                                   " shaders as one, unless it remembers that it has");
+  driver_.host().Log(RL_LOG_INFO, "the driver compiles " + std::to_string(kinds.size()) +
+                                      " shaders as one, unless it remembers that it has");
   changed_ = true;
   const auto make = [this, code = joined.code] { return Make(code, "persistent"); };
   return joined_[key] = std::async(std::launch::async, make).share();

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "backends/gpu/plan_builder.h"
-#include "backends/vulkan/gpu.h"
+#include "backends/vulkan/driver.h"
 #include "backends/vulkan/instructions.h"
 
 namespace rullama::vulkan {
@@ -27,7 +27,7 @@ using gpu::Tuning;
 class Pipelines {
  public:
   // `subgroups`: which form of the shaders is used.
-  Pipelines(Gpu& gpu, bool subgroups);
+  Pipelines(VulkanDriver& driver, bool subgroups);
   ~Pipelines();  // saves the cache
   Pipelines(const Pipelines&) = delete;
   Pipelines& operator=(const Pipelines&) = delete;
@@ -51,7 +51,7 @@ class Pipelines {
   void LoadCache();
   void SaveCache() noexcept;
 
-  Gpu& gpu_;
+  VulkanDriver& driver_;
   bool subgroups_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;

@@ -104,18 +104,18 @@ Tuning TuningForGraph(const Tuning& device, const sdk::GraphView& graph) {
   return tuning;
 }
 
-VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph,
-                       const Tuning& device_tuning)
-    : gpu_(gpu),
+VulkanPlan::VulkanPlan(VulkanDriver& driver, gpu::BlockMemory& blocks, Pipelines& pipelines,
+                       const sdk::GraphView& graph, const Tuning& device_tuning)
+    : driver_(driver),
       pipelines_(pipelines),
-      step_(gpu.memory().Allocate(sizeof(StepWords), Residence::kShared)),
-      memory_(gpu),
+      step_(blocks.Allocate(sizeof(StepWords), gpu::Residence::kShared)),
+      memory_(driver, blocks),
       profile_(device_tuning.profile) {
   const StepWords empty{};
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
   const Tuning tuning = TuningForGraph(device_tuning, graph);
   gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
-  if (graph.record_times() && gpu_.capabilities().timestamp_bits > 0) {
+  if (graph.record_times() && driver_.capabilities().timestamp_bits > 0) {
     times_ = std::make_unique<gpu::DispatchTimes>(lowered.dispatches.size());
     ops_of_node_ = std::move(lowered.ops_of_node);
   }
@@ -135,8 +135,8 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
     const bool has_row_kernels = recording.t == 1 || row_by_row;
     if (has_row_kernels) gpu::Balance(dispatches, levels, tuning, row_by_row);
     if (joined_ && has_row_kernels) {
-      recording.persistent = std::make_shared<PersistentStep>(gpu_, tuning, kinds, dispatches,
-                                                              levels, step_.address());
+      recording.persistent = std::make_shared<PersistentStep>(driver_, blocks, tuning, kinds,
+                                                              dispatches, levels, step_.address());
       stats_.allocations += PersistentStep::kAllocations;
       stats_.workspace_bytes += recording.persistent->bytes();
     } else {
@@ -156,17 +156,17 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
 }
 
 VulkanPlan::~VulkanPlan() {
-  gpu_.Forget(*this);
+  driver_.Forget(*this);
   for (const Recording& recording : recordings_) {
     if (profile_ && recording.profile && recording.executed) {
-      gpu_.host().Log(RL_LOG_WARNING, std::to_string(recording.dispatches) + " dispatches on " +
-                                          std::to_string(recording.levels) + " levels");
+      driver_.host().Log(RL_LOG_WARNING, std::to_string(recording.dispatches) + " dispatches on " +
+                                             std::to_string(recording.levels) + " levels");
       for (const std::string& line : recording.profile->Report()) {
-        gpu_.host().Log(RL_LOG_WARNING, line);
+        driver_.host().Log(RL_LOG_WARNING, line);
       }
     }
     if (recording.commands.empty()) continue;  // no op has rows in such a step
-    vkFreeCommandBuffers(gpu_.handle(), gpu_.pool(),
+    vkFreeCommandBuffers(driver_.handle(), driver_.pool(),
                          static_cast<uint32_t>(recording.commands.size()),
                          recording.commands.data());
   }
@@ -176,7 +176,7 @@ void VulkanPlan::Record(const std::vector<Dispatch>& dispatches,
                         const std::vector<uint32_t>& levels, size_t max_dispatches,
                         Recording& recording) {
   const std::vector<uint32_t> order = gpu::OrderOf(dispatches, levels);
-  if (profile_ || times_) recording.profile = std::make_shared<Profile>(gpu_, dispatches.size());
+  if (profile_ || times_) recording.profile = std::make_shared<Profile>(driver_, dispatches.size());
   for (std::span<const uint32_t> rest(order); !rest.empty();) {
     const auto part = rest.first(std::min(max_dispatches, rest.size()));
     recording.commands.push_back(RecordPart(dispatches, levels, part, recording.profile.get()));
@@ -201,9 +201,10 @@ void VulkanPlan::RecordPersistent(Recording& recording) {
 VkCommandBuffer VulkanPlan::Begin() const {
   VkCommandBuffer commands = VK_NULL_HANDLE;
   const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-                                             nullptr, gpu_.pool(), VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-                                             1};
-  Check(vkAllocateCommandBuffers(gpu_.handle(), &allocate, &commands), "vkAllocateCommandBuffers");
+                                             nullptr, driver_.pool(),
+                                             VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  Check(vkAllocateCommandBuffers(driver_.handle(), &allocate, &commands),
+        "vkAllocateCommandBuffers");
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                        VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
   Check(vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
@@ -250,7 +251,7 @@ VkCommandBuffer VulkanPlan::RecordPart(const std::vector<Dispatch>& dispatches,
 void VulkanPlan::Execute(int64_t t, int64_t r) {
   // The counters of a step that got stuck (arrival.glsl) may be anywhere.
   if (stuck_) ThrowStuck();
-  if (gpu_.host().Cancelled()) throw sdk::Error(RL_CANCELLED, "stopped before the step");
+  if (driver_.host().Cancelled()) throw sdk::Error(RL_CANCELLED, "stopped before the step");
   const auto recording = std::ranges::find_if(recordings_, [&](const Recording& candidate) {
     return candidate.t == 0 || (candidate.t == t && candidate.r == r);
   });
@@ -260,7 +261,7 @@ void VulkanPlan::Execute(int64_t t, int64_t r) {
                                               " wanted, is outside the plan's limits");
   }
   if (t != t_ || r != r_) {
-    gpu_.Wait();
+    driver_.Wait();
     const uint32_t extents[2] = {static_cast<uint32_t>(t), static_cast<uint32_t>(r)};
     std::memcpy(step_.mapped(), extents, sizeof(extents));
     t_ = t;
@@ -269,9 +270,9 @@ void VulkanPlan::Execute(int64_t t, int64_t r) {
   latest_ = nullptr;
   if (recording->persistent && recording->commands.empty()) RecordPersistent(*recording);
   if (times_) submitted_ = sdk::NowNanoseconds();
-  for (VkCommandBuffer commands : recording->commands) gpu_.Submit(commands);
+  for (VkCommandBuffer commands : recording->commands) driver_.Submit(commands);
   latest_ = &*recording;
-  gpu_.Remember(*this);
+  driver_.Remember(*this);
   recording->executed = true;
   running_ = true;
   ++stats_.executions;

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/gpu/device_memory_objects.h"
+#include "backends/gpu/device_objects.h"
 #include "backends/gpu/dispatch_times.h"
-#include "backends/vulkan/gpu.h"
+#include "backends/vulkan/driver.h"
 #include "backends/vulkan/pipelines.h"
 
 namespace rullama::vulkan {
@@ -27,7 +27,8 @@ Tuning TuningForGraph(const Tuning& device, const sdk::GraphView& graph);
 
 class VulkanPlan final : public sdk::Plan, public gpu::Noted {
  public:
-  VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph, const Tuning& tuning);
+  VulkanPlan(VulkanDriver& driver, gpu::BlockMemory& blocks, Pipelines& pipelines,
+             const sdk::GraphView& graph, const Tuning& tuning);
   ~VulkanPlan() override;
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
@@ -61,10 +62,10 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
   [[nodiscard]] VkCommandBuffer Begin() const;
   static void End(VkCommandBuffer commands);
 
-  Gpu& gpu_;
+  VulkanDriver& driver_;
   Pipelines& pipelines_;
-  Allocation step_;  // T, R, first failed op
-  gpu::PlanMemory<Gpu> memory_;
+  gpu::Allocation step_;  // T, R, first failed op
+  gpu::PlanMemory memory_;
   bool profile_;  // the times of dispatches go to the log in the end
   // Null unless the host wants the times. Records point into ops_of_node_.
   std::unique_ptr<gpu::DispatchTimes> times_;

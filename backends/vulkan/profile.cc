@@ -6,7 +6,7 @@
 
 namespace rullama::vulkan {
 
-Profile::Profile(Gpu& gpu, size_t dispatches) : gpu_(gpu) {
+Profile::Profile(VulkanDriver& driver, size_t dispatches) : driver_(driver) {
   VkQueryPoolCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
@@ -15,10 +15,10 @@ Profile::Profile(Gpu& gpu, size_t dispatches) : gpu_(gpu) {
   names_.reserve(dispatches);
   ops_.reserve(dispatches);
   ticks_.reserve(dispatches + 1);
-  Check(vkCreateQueryPool(gpu_.handle(), &info, nullptr, &pool_), "vkCreateQueryPool");
+  Check(vkCreateQueryPool(driver_.handle(), &info, nullptr, &pool_), "vkCreateQueryPool");
 }
 
-Profile::~Profile() { vkDestroyQueryPool(gpu_.handle(), pool_, nullptr); }
+Profile::~Profile() { vkDestroyQueryPool(driver_.handle(), pool_, nullptr); }
 
 void Profile::Start(VkCommandBuffer commands) {
   if (count_ > 0) return;
@@ -38,11 +38,11 @@ void Profile::After(VkCommandBuffer commands, const Dispatch& dispatch) {
 }
 
 std::span<const uint64_t> Profile::Ends() {
-  const Capabilities& can = gpu_.capabilities();
+  const Capabilities& can = driver_.capabilities();
   if (can.timestamp_bits == 0 || count_ == 0) return {};
   ticks_.resize(count_ + 1);
-  if (vkGetQueryPoolResults(gpu_.handle(), pool_, 0, count_ + 1, ticks_.size() * sizeof(uint64_t),
-                            ticks_.data(), sizeof(uint64_t),
+  if (vkGetQueryPoolResults(driver_.handle(), pool_, 0, count_ + 1,
+                            ticks_.size() * sizeof(uint64_t), ticks_.data(), sizeof(uint64_t),
                             VK_QUERY_RESULT_64_BIT) != VK_SUCCESS) {
     return {};
   }

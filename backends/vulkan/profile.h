@@ -15,7 +15,7 @@ namespace rullama::vulkan {
 
 class Profile {
  public:
-  Profile(Gpu& gpu, size_t dispatches);
+  Profile(VulkanDriver& driver, size_t dispatches);
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
@@ -34,7 +34,7 @@ class Profile {
   [[nodiscard]] std::vector<std::string> Report();
 
  private:
-  Gpu& gpu_;
+  VulkanDriver& driver_;
   VkQueryPool pool_ = VK_NULL_HANDLE;
   uint32_t size_ = 0;               // of the pool
   uint32_t count_ = 0;              // timed dispatches

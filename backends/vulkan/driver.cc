@@ -1,12 +1,14 @@
-#include "backends/vulkan/gpu.h"
+#include "backends/vulkan/driver.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/gpu/in_parallel.h"
+#include "backends/vulkan/memory.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -21,8 +23,9 @@ constexpr auto kMaxAsking = std::chrono::milliseconds(5);
 
 }  // namespace
 
-Gpu::Gpu(const PhysicalDevice& physical, MatrixExtension matrix_extension, const sdk::Host& host)
-    : physical_(physical), matrix_extension_(matrix_extension), host_(host) {
+VulkanDriver::VulkanDriver(const Instance& instance, const PhysicalDevice& physical,
+                           MatrixExtension matrix_extension, const sdk::Host& host)
+    : Driver(host), instance_(instance), physical_(physical), matrix_extension_(matrix_extension) {
   CreateDevice();
   vkGetDeviceQueue(device_, physical_.capabilities.queue_family, 0, &queue_);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
@@ -36,10 +39,9 @@ Gpu::Gpu(const PhysicalDevice& physical, MatrixExtension matrix_extension, const
                                  VK_SEMAPHORE_TYPE_TIMELINE, 0};
   VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   Check(vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_), "vkCreateSemaphore");
-  memory_ = std::make_unique<Memory>(physical_, device_);
 }
 
-void Gpu::CreateDevice() {
+void VulkanDriver::CreateDevice() {
   const Capabilities& can = physical_.capabilities;
   const float priority = 1;
   VkDeviceQueueCreateInfo queue{
@@ -76,22 +78,21 @@ void Gpu::CreateDevice() {
   Check(vkCreateDevice(physical_.handle, &info, nullptr, &device_), "vkCreateDevice");
 }
 
-Gpu::~Gpu() {
+VulkanDriver::~VulkanDriver() {
   if (device_ == VK_NULL_HANDLE) return;
   vkDeviceWaitIdle(device_);
-  staging_ = {};
-  memory_.reset();
+  staging_.reset();
   vkDestroySemaphore(device_, timeline_, nullptr);
   vkDestroyCommandPool(device_, pool_, nullptr);
   vkDestroyDevice(device_, nullptr);
 }
 
-void Gpu::CheckLost(VkResult result, const char* call) {
+void VulkanDriver::CheckLost(VkResult result, const char* call) {
   if (result == VK_ERROR_DEVICE_LOST) lost_ = true;
   Check(result, call);
 }
 
-void Gpu::Submit(VkCommandBuffer commands) {
+void VulkanDriver::Submit(VkCommandBuffer commands) {
   if (lost_) Check(VK_ERROR_DEVICE_LOST, "vkQueueSubmit");
   const uint64_t value = submitted_ + 1;
   VkTimelineSemaphoreSubmitInfo timeline{
@@ -109,7 +110,7 @@ void Gpu::Submit(VkCommandBuffer commands) {
 
 // Asks for a while, because whoever sleeps is woken late: that was a tenth of a step of one row. A
 // device that is a CPU has better use for it.
-bool Gpu::IsDoneSoon() {
+bool VulkanDriver::IsDoneSoon() {
   if (physical_.capabilities.IsSoftware()) return false;
   const auto end = std::chrono::steady_clock::now() + kMaxAsking;
   do {
@@ -120,7 +121,7 @@ bool Gpu::IsDoneSoon() {
   return false;
 }
 
-void Gpu::Wait() {
+void VulkanDriver::Finish() {
   if (lost_) Check(VK_ERROR_DEVICE_LOST, "vkWaitSemaphores");
   if (completed_ == submitted_) return;
   if (!IsDoneSoon()) {
@@ -129,30 +130,40 @@ void Gpu::Wait() {
     CheckLost(vkWaitSemaphores(device_, &wait, UINT64_MAX), "vkWaitSemaphores");
   }
   completed_ = submitted_;
-  running_.Check();
 }
 
-void Gpu::WaitQuietly() noexcept {
-  try {
-    Wait();
-  } catch (const sdk::Error& error) {
-    // A destructor cannot throw; a lost device says so again at the next call.
-    host_.Log(RL_LOG_WARNING, error.what());
+void VulkanDriver::CheckMore() const {
+  const uint32_t errors = instance_.validation_errors();
+  if (errors == 0) return;
+  throw sdk::Error(RL_INTERNAL, "the validation layer reports " + std::to_string(errors) +
+                                    " errors; see the log");
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+gpu::MemoryFacts VulkanDriver::Memory() const {
+  const auto [total, free] = Instance::Memory(physical_);
+  return {.total = total,
+          .free = free,
+          .max_allocation = capabilities().max_allocation,
+          .has_shared = true};
+}
+
+std::unique_ptr<gpu::MemoryBlock> VulkanDriver::NewBlock(uint64_t bytes, gpu::Residence residence) {
+  const bool shared = residence == gpu::Residence::kShared;
+  return std::make_unique<VulkanBlock>(physical_, device_, bytes,
+                                       shared ? MemoryKind::kShared : MemoryKind::kDevice);
+}
+
+const VulkanBlock& VulkanDriver::Staging() {
+  if (!staging_) {
+    staging_ = std::make_unique<VulkanBlock>(physical_, device_, kStagingBytes, MemoryKind::kHost);
   }
+  return *staging_;
 }
 
-void Gpu::Forget(const gpu::Noted& work) noexcept {
-  running_.Drop(work);
-  WaitQuietly();
-}
-
-Allocation& Gpu::Staging() {
-  if (staging_.size() == 0) staging_ = memory_->Allocate(kStagingBytes, Residence::kHost);
-  return staging_;
-}
-
-template <typename Record>
-void Gpu::RunNow(Record record) {
+template <typename Recorder>
+void VulkanDriver::RunNow(Recorder record) {
   VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                  VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
   Check(vkBeginCommandBuffer(copy_, &begin), "vkBeginCommandBuffer");
@@ -172,46 +183,47 @@ void Gpu::RunNow(Record record) {
   Wait();
 }
 
-void Gpu::Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data) {
+void VulkanDriver::Write(const gpu::Allocation& to, uint64_t offset,
+                         std::span<const std::byte> data) {
   Wait();
   if (to.mapped() != nullptr) {
     gpu::CopyInParallel(to.mapped() + offset, data);
     return;
   }
-  Allocation& staging = Staging();
+  const VulkanBlock& staging = Staging();
   for (size_t done = 0; done < data.size(); done += kStagingBytes) {
     const auto part = data.subspan(done, std::min<size_t>(kStagingBytes, data.size() - done));
-    gpu::CopyInParallel(staging.mapped(), part);
+    gpu::CopyInParallel(staging.mapped, part);
     RunNow([&](VkCommandBuffer commands) {
-      const VkBufferCopy copy{staging.offset(), to.offset() + offset + done, part.size()};
-      vkCmdCopyBuffer(commands, staging.buffer(), to.buffer(), 1, &copy);
+      const VkBufferCopy copy{0, to.offset() + offset + done, part.size()};
+      vkCmdCopyBuffer(commands, staging.buffer(), BlockOf(to).buffer(), 1, &copy);
     });
   }
 }
 
-void Gpu::Read(const Allocation& from, uint64_t offset, std::span<std::byte> data) {
+void VulkanDriver::Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) {
   Wait();
   const bool direct =
-      from.mapped() != nullptr && (from.cached() || data.size() <= kDirectReadBytes);
+      from.mapped() != nullptr && (BlockOf(from).cached() || data.size() <= kDirectReadBytes);
   if (direct) {
     std::memcpy(data.data(), from.mapped() + offset, data.size());
     return;
   }
-  Allocation& staging = Staging();
+  const VulkanBlock& staging = Staging();
   for (size_t done = 0; done < data.size(); done += kStagingBytes) {
     const auto part = data.subspan(done, std::min<size_t>(kStagingBytes, data.size() - done));
     RunNow([&](VkCommandBuffer commands) {
-      const VkBufferCopy copy{from.offset() + offset + done, staging.offset(), part.size()};
-      vkCmdCopyBuffer(commands, from.buffer(), staging.buffer(), 1, &copy);
+      const VkBufferCopy copy{from.offset() + offset + done, 0, part.size()};
+      vkCmdCopyBuffer(commands, BlockOf(from).buffer(), staging.buffer(), 1, &copy);
     });
-    gpu::CopyInParallel(part.data(), {staging.mapped(), part.size()});
+    gpu::CopyInParallel(part.data(), {staging.mapped, part.size()});
   }
 }
 
-void Gpu::FillZero(const Allocation& memory) {
+void VulkanDriver::FillZero(const gpu::Allocation& memory) {
   Wait();
   RunNow([&](VkCommandBuffer commands) {
-    vkCmdFillBuffer(commands, memory.buffer(), memory.offset(), memory.size() / 4 * 4, 0);
+    vkCmdFillBuffer(commands, BlockOf(memory).buffer(), memory.offset(), memory.size() / 4 * 4, 0);
   });
 }
 

@@ -1,0 +1,63 @@
+#include "backends/gpu/device.h"
+
+#include <utility>
+
+#include "backends/gpu/device_objects.h"
+#include "backends/gpu/fuse.h"
+#include "backends/gpu/op_rows.h"
+#include "backends/gpu/weights.h"
+
+namespace rullama::gpu {
+namespace {
+
+const Allocation& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
+  const auto& memory = static_cast<OwnedBuffer&>(buffer);
+  if (offset > memory.size() || size > memory.size() - offset) {
+    throw sdk::Error(RL_INVALID_ARGUMENT,
+                     "copy outside the buffer of " + std::to_string(memory.size()) + " bytes");
+  }
+  return memory.memory();
+}
+
+}  // namespace
+
+GpuDevice::GpuDevice(const Tuning& tuning, std::unique_ptr<Driver> driver, uint64_t weight_piece)
+    : driver_(std::move(driver)), blocks_(*driver_, weight_piece), tuning_(tuning) {
+  tuning_.max_piece_bytes = blocks_.max_piece() - kWeightSlack;
+}
+
+std::vector<sdk::OpSupport> GpuDevice::QueryOps(const sdk::GraphView& graph) {
+  return OpRows().Query(graph, DeviceLimits{driver_->HasFloat64(), tuning_.max_piece_bytes});
+}
+
+std::string GpuDevice::DescribeGraph(const sdk::GraphView& graph) {
+  return PrintFused(graph, Fuse(graph, TuningOf(graph)));
+}
+
+sdk::WeightLayout GpuDevice::LayoutWeight(const rl_weight_desc& desc) {
+  return {false, ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank}).bytes()};
+}
+
+std::unique_ptr<sdk::Weight> GpuDevice::CreateWeight(const rl_weight_desc& desc) {
+  return std::make_unique<OwnedWeight>(*driver_, blocks_, desc);
+}
+
+std::unique_ptr<sdk::Buffer> GpuDevice::CreateBuffer(uint64_t bytes, rl_buffer_usage usage) {
+  return std::make_unique<OwnedBuffer>(*driver_, blocks_, bytes, usage);
+}
+
+void GpuDevice::Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) {
+  driver_->Write(Checked(buffer, offset, data.size()), offset, data);
+}
+
+void GpuDevice::Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) {
+  driver_->Read(Checked(buffer, offset, data.size()), offset, data);
+  driver_->CheckMore();
+}
+
+void GpuDevice::Wait() {
+  driver_->Wait();
+  driver_->CheckMore();
+}
+
+}  // namespace rullama::gpu

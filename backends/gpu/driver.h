@@ -1,0 +1,90 @@
+// What a GPU API has to do for a backend: memory and transfers of one opened device. The device
+// that the host sees (device.h) is written once over it.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <rullama/sdk/backend.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backends/gpu/block_memory.h"
+#include "backends/gpu/deferred_errors.h"
+
+namespace rullama::gpu {
+
+// The memory of a device, in bytes.
+struct MemoryFacts {
+  uint64_t total = 0;
+  uint64_t free = 0;            // now; 0: the device does not say
+  uint64_t max_allocation = 0;  // that the driver makes
+  // Whether Residence::kShared is another kind of memory than kDevice.
+  bool has_shared = false;
+};
+
+class Driver {
+ public:
+  explicit Driver(const sdk::Host& host) : host_(host) {}
+  virtual ~Driver() = default;
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  [[nodiscard]] const sdk::Host& host() const { return host_; }
+
+  // ---- facts
+  [[nodiscard]] virtual MemoryFacts Memory() const = 0;
+  [[nodiscard]] virtual bool HasFloat64() const = 0;
+  // Whether kernels may read addresses from memory. If not, all addresses are arguments.
+  [[nodiscard]] virtual bool FollowsPointers() const = 0;
+  // The maximum number of workgroups of a dispatch along `axis`.
+  [[nodiscard]] virtual uint32_t MaxGroups(uint32_t axis) const = 0;
+
+  // ---- memory. `offset` counts from the start of the allocation.
+  // Allocates memory, whose contents are undefined and which must not outlive the driver. Errors:
+  // RL_OUT_OF_MEMORY with the driver's message.
+  virtual std::unique_ptr<MemoryBlock> NewBlock(uint64_t bytes, Residence residence) = 0;
+  // Copies after everything before; the caller may reuse `data` on return. Errors: RL_DEVICE_LOST,
+  // from then on always.
+  virtual void Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data) = 0;
+  // Copies after everything before; done on return. Errors: as Wait().
+  virtual void Read(const Allocation& from, uint64_t offset, std::span<std::byte> data) = 0;
+  virtual void FillZero(const Allocation& memory) = 0;
+
+  // ---- waiting
+  // Waits for everything. Errors: RL_DEVICE_LOST, from then on always; errors that work has noted.
+  void Wait() {
+    Finish();
+    running_.Check();
+  }
+  // Wait() for destructors, which cannot throw: logs errors. A lost device says so again at the
+  // next call.
+  void WaitQuietly() noexcept {
+    try {
+      Wait();
+    } catch (const sdk::Error& error) {
+      host_.Log(RL_LOG_WARNING, error.what());
+    }
+  }
+  // Work that was submitted, whose failure is looked for by the next Wait().
+  void Remember(Noted& work) { running_.Add(work); }
+  // Waits for everything and drops the work, whatever it has noted.
+  void Forget(const Noted& work) noexcept {
+    running_.Drop(work);
+    WaitQuietly();
+  }
+  // Optional: throws any other error of the backend; called when the host has waited.
+  virtual void CheckMore() const {}
+
+ protected:
+  // Waits for everything. Errors: RL_DEVICE_LOST, from then on always.
+  virtual void Finish() = 0;
+
+ private:
+  sdk::Host host_;
+  RunningWork running_;
+};
+
+}  // namespace rullama::gpu

@@ -1,0 +1,76 @@
+// An opened OpenCL device: its context, its one queue, memory and transfers. Kernels get an address
+// as a buffer and an offset in it; on the host each buffer has addresses of its own (gpu/memory.h),
+// which nothing but this class can turn into those.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/gpu/driver.h"
+#include "backends/opencl/instance.h"
+
+namespace rullama::opencl {
+
+// A kernel receives an address as a buffer and an offset in it.
+struct Place {
+  cl_mem buffer = nullptr;
+  uint64_t offset = 0;
+};
+
+class OpenClDriver final : public gpu::Driver {
+ public:
+  // `profile`: the queue notes when commands begin and end.
+  OpenClDriver(const Api& api, const PhysicalDevice& physical, const sdk::Host& host, bool profile);
+  ~OpenClDriver() override;
+
+  [[nodiscard]] const Api& api() const { return api_; }
+  [[nodiscard]] cl_context context() const { return context_.get(); }
+  [[nodiscard]] cl_device_id id() const { return physical_.id; }
+  [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
+  // From now on the queue notes when commands begin and end, as with `profile`. Waits for
+  // everything.
+  void RecordTimes();
+  // Commands run in the order in which they are put here.
+  [[nodiscard]] cl_command_queue queue() const { return queue_.get(); }
+  // The result of a call on the queue. Errors: as Check; a lost device stays lost.
+  void CheckQueue(cl_int result, const char* call);
+  // The place of an address inside an allocation that lives.
+  [[nodiscard]] Place PlaceOf(gpu::DeviceAddress address) const;
+
+  [[nodiscard]] gpu::MemoryFacts Memory() const override;
+  [[nodiscard]] bool HasFloat64() const override { return capabilities().float64; }
+  // A kernel may touch no buffer that is not among its arguments.
+  [[nodiscard]] bool FollowsPointers() const override { return false; }
+  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const override;
+  std::unique_ptr<gpu::MemoryBlock> NewBlock(uint64_t bytes, gpu::Residence residence) override;
+  void Write(const gpu::Allocation& to, uint64_t offset, std::span<const std::byte> data) override;
+  void Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) override;
+  // Queued: `data` has to live until the next Wait.
+  void ReadLater(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data);
+  void FillZero(const gpu::Allocation& memory) override;
+
+ private:
+  class Block;
+
+  void Finish() override;
+  void CheckNotLost(const char* call) const;
+  [[nodiscard]] Owned<cl_command_queue> NewQueue(bool profile) const;
+
+  const Api& api_;
+  const PhysicalDevice physical_;
+  Owned<cl_context> context_;
+  Owned<cl_command_queue> queue_;
+  bool records_times_;
+  std::map<gpu::DeviceAddress, const Block*> blocks_;  // by first address
+  gpu::DeviceAddress next_address_;
+  std::deque<std::vector<std::byte>> copies_;  // of small writes under way
+  bool lost_ = false;
+};
+
+}  // namespace rullama::opencl

@@ -1,0 +1,70 @@
+// An opened Vulkan device: its queue, memory, transfers and the order of its work. Each block of
+// memory is one buffer with an address of its own.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backends/gpu/driver.h"
+#include "backends/vulkan/instance.h"
+#include "backends/vulkan/memory.h"
+
+namespace rullama::vulkan {
+
+class VulkanDriver final : public gpu::Driver {
+ public:
+  // `instance` outlives it.
+  VulkanDriver(const Instance& instance, const PhysicalDevice& physical,
+               MatrixExtension matrix_extension, const sdk::Host& host);
+  ~VulkanDriver() override;
+
+  [[nodiscard]] VkDevice handle() const { return device_; }
+  [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
+  // The one through which shaders use matrix units.
+  [[nodiscard]] MatrixExtension matrix_extension() const { return matrix_extension_; }
+  [[nodiscard]] VkCommandPool pool() const { return pool_; }
+  // Starts a recorded command buffer after everything before it. Errors: RL_DEVICE_LOST.
+  void Submit(VkCommandBuffer commands);
+
+  [[nodiscard]] gpu::MemoryFacts Memory() const override;
+  [[nodiscard]] bool HasFloat64() const override { return capabilities().float64; }
+  [[nodiscard]] bool FollowsPointers() const override { return true; }
+  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const override {
+    return capabilities().properties.limits.maxComputeWorkGroupCount[axis];
+  }
+  std::unique_ptr<gpu::MemoryBlock> NewBlock(uint64_t bytes, gpu::Residence residence) override;
+  void Write(const gpu::Allocation& to, uint64_t offset, std::span<const std::byte> data) override;
+  void Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) override;
+  void FillZero(const gpu::Allocation& memory) override;
+  // Errors that the validation layer reports are bugs of this plugin.
+  void CheckMore() const override;
+
+ private:
+  void Finish() override;
+  void CreateDevice();
+  // Host memory for copies of memory that the host cannot map.
+  const VulkanBlock& Staging();
+  template <typename Recorder>
+  void RunNow(Recorder record);
+  bool IsDoneSoon();
+  void CheckLost(VkResult result, const char* call);
+
+  const Instance& instance_;
+  const PhysicalDevice physical_;
+  const MatrixExtension matrix_extension_;
+  VkDevice device_ = VK_NULL_HANDLE;
+  VkQueue queue_ = VK_NULL_HANDLE;
+  VkCommandPool pool_ = VK_NULL_HANDLE;
+  VkCommandBuffer copy_ = VK_NULL_HANDLE;
+  VkSemaphore timeline_ = VK_NULL_HANDLE;
+  uint64_t submitted_ = 0;  // values of the timeline
+  uint64_t completed_ = 0;
+  bool lost_ = false;
+  std::unique_ptr<VulkanBlock> staging_;
+};
+
+}  // namespace rullama::vulkan
