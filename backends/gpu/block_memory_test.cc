@@ -29,7 +29,8 @@ std::string Refusal(const std::function<void()>& allocate) {
 }
 
 TEST(BlockMemory, SmallAllocationsShareABlockAndLargeOnesHaveTheirOwn) {
-  FakeDriver driver;
+  FakeHost host;
+  FakeDriver driver(host);
   BlockMemory memory(driver, 0);
   const Allocation first = memory.Allocate(100), second = memory.Allocate(100);
   const Allocation large = memory.Allocate(65 * kMib);
@@ -41,7 +42,8 @@ TEST(BlockMemory, SmallAllocationsShareABlockAndLargeOnesHaveTheirOwn) {
 }
 
 TEST(BlockMemory, WhatIsGivenBackIsUsedAgain) {
-  FakeDriver driver;
+  FakeHost host;
+  FakeDriver driver(host);
   BlockMemory memory(driver, 0);
   DeviceAddress address = 0;
   {
@@ -54,7 +56,8 @@ TEST(BlockMemory, WhatIsGivenBackIsUsedAgain) {
 
 TEST(BlockMemory, SharedMemoryHasBlocksOfItsOwnWhereThereIsSuch) {
   for (const bool has_shared : {false, true}) {
-    FakeDriver driver;
+    FakeHost host;
+    FakeDriver driver(host);
     driver.memory.has_shared = has_shared;
     BlockMemory memory(driver, 0);
     const Allocation near = memory.Allocate(16), shared = memory.Allocate(16, Residence::kShared);
@@ -63,7 +66,8 @@ TEST(BlockMemory, SharedMemoryHasBlocksOfItsOwnWhereThereIsSuch) {
 }
 
 TEST(BlockMemory, RefusalsSayWhatIsMissing) {
-  FakeDriver driver;
+  FakeHost host;
+  FakeDriver driver(host);
   driver.memory = {.total = 256 * kMib, .free = 3 * kMib, .max_allocation = 8 * kMib};
   BlockMemory memory(driver, 0);
   EXPECT_THAT(
@@ -79,6 +83,7 @@ TEST(BlockMemory, RefusalsSayWhatIsMissing) {
 
 class FullDriver final : public FakeDriver {
  public:
+  using FakeDriver::FakeDriver;
   std::unique_ptr<MemoryBlock> NewBlock(uint64_t /*bytes*/, Residence /*residence*/) override {
     throw sdk::Error(code, "the driver says no");
   }
@@ -86,7 +91,8 @@ class FullDriver final : public FakeDriver {
 };
 
 TEST(BlockMemory, TheDriversOwnRefusalIsQuoted) {
-  FullDriver driver;
+  FakeHost host;
+  FullDriver driver(host);
   BlockMemory memory(driver, 0);
   EXPECT_THAT(Refusal([&] { memory.Allocate(16); }),
               AllOf(HasSubstr("no room for 16 bytes"), HasSubstr("(the driver says no)")));
@@ -100,7 +106,8 @@ TEST(BlockMemory, TheDriversOwnRefusalIsQuoted) {
 }
 
 TEST(BlockMemory, PiecesOfWeightsFitIntoOneAllocation) {
-  FakeDriver driver;
+  FakeHost host;
+  FakeDriver driver(host);
   driver.memory.max_allocation = 1000;
   EXPECT_EQ(BlockMemory(driver, 0).max_piece(), 512U);  // and 256 that stay unused, in whole 256
   EXPECT_EQ(BlockMemory(driver, 20000).max_piece(), 19712U);

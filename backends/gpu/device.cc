@@ -22,7 +22,10 @@ const Allocation& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
 }  // namespace
 
 GpuDevice::GpuDevice(const Tuning& tuning, std::unique_ptr<Driver> driver, uint64_t weight_piece)
-    : driver_(std::move(driver)), blocks_(*driver_, weight_piece), tuning_(tuning) {
+    : driver_(std::move(driver)),
+      blocks_(*driver_, weight_piece),
+      kernels_(*driver_),
+      tuning_(tuning) {
   tuning_.max_piece_bytes = blocks_.max_piece() - kWeightSlack;
 }
 

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/gpu/block_memory.h"
 #include "backends/gpu/driver.h"
+#include "backends/gpu/kernel_cache.h"
 #include "backends/gpu/tuning.h"
 
 namespace rullama::gpu {
@@ -32,11 +34,13 @@ class GpuDevice : public sdk::Device {
   [[nodiscard]] virtual Tuning TuningOf(const sdk::GraphView& /*graph*/) const { return tuning_; }
   [[nodiscard]] Driver& driver() { return *driver_; }
   [[nodiscard]] BlockMemory& blocks() { return blocks_; }
+  [[nodiscard]] KernelCache& kernels() { return kernels_; }
   [[nodiscard]] const Tuning& tuning() const { return tuning_; }
 
  private:
   std::unique_ptr<Driver> driver_;
   BlockMemory blocks_;
+  KernelCache kernels_;
   Tuning tuning_;
 };
 

@@ -8,11 +8,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "backends/gpu/block_memory.h"
 #include "backends/gpu/deferred_errors.h"
+#include "backends/gpu/dispatch.h"
 
 namespace rullama::gpu {
 
@@ -24,6 +28,13 @@ struct MemoryFacts {
   // Whether Residence::kShared is another kind of memory than kDevice.
   bool has_shared = false;
 };
+
+// A compiled kernel. The subclass of each driver holds it.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+};
+using Kernels = std::map<PipelineKey, std::unique_ptr<Kernel>>;
 
 class Driver {
  public:
@@ -52,6 +63,19 @@ class Driver {
   // Copies after everything before; done on return. Errors: as Wait().
   virtual void Read(const Allocation& from, uint64_t offset, std::span<std::byte> data) = 0;
   virtual void FillZero(const Allocation& memory) = 0;
+
+  // ---- kernels
+  // Errors: those of the driver's compiler, with its log. Several threads call it at a time.
+  virtual std::unique_ptr<Kernel> Compile(const PipelineKey& key) = 0;
+  // Optional: the key without constants that a kernel gets as arguments instead.
+  [[nodiscard]] virtual PipelineKey CompiledKey(const PipelineKey& key) const { return key; }
+  // The name under which the host keeps what the driver has compiled: of this version, device and
+  // driver. Empty: it keeps nothing.
+  [[nodiscard]] virtual std::string CacheName() const = 0;
+  // Takes what CacheData() gave another time, or nothing. Damaged data costs a slow start only.
+  virtual void LoadCache(std::span<const std::byte> saved) = 0;
+  // What the host is to keep. Empty: nothing.
+  [[nodiscard]] virtual std::vector<std::byte> CacheData(const Kernels& kernels) = 0;
 
   // ---- waiting
   // Waits for everything. Errors: RL_DEVICE_LOST, from then on always; errors that work has noted.

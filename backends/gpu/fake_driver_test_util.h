@@ -1,35 +1,62 @@
 // A driver without a device: its memory is the host's, and it keeps what it is asked for.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/gpu/driver.h"
 
 namespace rullama::gpu {
 
-// A host that hears and keeps nothing.
-inline sdk::Host SilentHost() {
-  static const rl_host_v1 table = [] {
-    rl_host_v1 host{};
-    host.struct_size = sizeof(host);
-    host.log = [](void*, int32_t, rl_str) {};
-    host.cancelled = [](void*) { return 0; };
-    host.blob_get = [](void*, rl_str, void*, uint64_t) -> uint64_t { return 0; };
-    host.blob_put = [](void*, rl_str, const void*, uint64_t) -> int32_t { return RL_OK; };
-    return host;
-  }();
-  return sdk::Host(table);
-}
+// A host that remembers.
+struct FakeHost {
+  std::map<std::string, std::vector<std::byte>> blobs;
+  std::vector<std::string> messages;
+  bool cancelled = false;
+  rl_host_v1 table{};
+
+  FakeHost() {
+    table.struct_size = sizeof(table);
+    table.context = this;
+    table.log = [](void* context, int32_t, rl_str text) {
+      static_cast<FakeHost*>(context)->messages.emplace_back(text.data, text.size);
+    };
+    table.cancelled = [](void* context) {
+      return static_cast<FakeHost*>(context)->cancelled ? 1 : 0;
+    };
+    table.blob_get = [](void* context, rl_str key, void* data, uint64_t capacity) -> uint64_t {
+      const auto& blob = static_cast<FakeHost*>(context)->blobs[{key.data, key.size}];
+      std::memcpy(data, blob.data(), std::min<uint64_t>(capacity, blob.size()));
+      return blob.size();
+    };
+    table.blob_put = [](void* context, rl_str key, const void* data, uint64_t size) -> int32_t {
+      const auto* bytes = static_cast<const std::byte*>(data);
+      static_cast<FakeHost*>(context)->blobs[{key.data, key.size}].assign(bytes, bytes + size);
+      return RL_OK;
+    };
+  }
+  FakeHost(const FakeHost&) = delete;  // the table points to it
+  FakeHost& operator=(const FakeHost&) = delete;
+
+  [[nodiscard]] sdk::Host host() const { return sdk::Host(table); }
+};
 
 class FakeDriver : public Driver {
  public:
-  explicit FakeDriver(const sdk::Host& host = SilentHost()) : Driver(host) {}
+  explicit FakeDriver(const FakeHost& host) : Driver(host.host()) {}
 
   MemoryFacts memory{.total = uint64_t{1} << 30, .max_allocation = uint64_t{1} << 28};
-  std::vector<uint64_t> blocks;  // bytes of each that was made
+  std::vector<uint64_t> blocks;       // bytes of each that was made
+  std::vector<PipelineKey> compiled;  // in any order
+  std::vector<std::byte> loaded;
 
   [[nodiscard]] MemoryFacts Memory() const override { return memory; }
   [[nodiscard]] bool HasFloat64() const override { return true; }
@@ -45,6 +72,18 @@ class FakeDriver : public Driver {
   void Read(const Allocation& from, uint64_t offset, std::span<std::byte> data) override {
     Wait();
     std::memcpy(data.data(), from.mapped() + offset, data.size());
+  }
+  std::unique_ptr<Kernel> Compile(const PipelineKey& key) override {
+    const std::lock_guard lock(mutex_);
+    compiled.push_back(key);
+    return std::make_unique<Kernel>();
+  }
+  [[nodiscard]] std::string CacheName() const override { return "fake"; }
+  void LoadCache(std::span<const std::byte> saved) override {
+    loaded.assign(saved.begin(), saved.end());
+  }
+  [[nodiscard]] std::vector<std::byte> CacheData(const Kernels& kernels) override {
+    return std::vector<std::byte>(kernels.size());
   }
   void FillZero(const Allocation& to) override { std::memset(to.mapped(), 0, to.size()); }
 
@@ -63,6 +102,8 @@ class FakeDriver : public Driver {
    private:
     std::unique_ptr<std::byte[]> bytes_;
   };
+
+  std::mutex mutex_;
 };
 
 }  // namespace rullama::gpu

@@ -130,16 +130,14 @@ class OpenClDevice final : public gpu::GpuDevice {
   OpenClDevice(const Capabilities& can, const Settings& settings,
                std::unique_ptr<OpenClDriver> driver)
       : GpuDevice(TuningFor(can, settings), std::move(driver), settings.weight_piece),
-        driver_(static_cast<OpenClDriver&>(GpuDevice::driver())),
-        programs_(driver_, settings.form, settings.cache) {}
+        driver_(static_cast<OpenClDriver&>(GpuDevice::driver())) {}
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<OpenClPlan>(driver_, blocks(), programs_, graph, tuning());
+    return std::make_unique<OpenClPlan>(driver_, blocks(), kernels(), graph, tuning());
   }
 
  private:
   OpenClDriver& driver_;
-  Programs programs_;
 };
 
 rl_device_type TypeOf(const Capabilities& can) {
@@ -179,7 +177,9 @@ class OpenClBackend final : public sdk::Backend {
     const Settings settings = ParseOptions(options, physical.capabilities);
     return std::make_unique<OpenClDevice>(
         physical.capabilities, settings,
-        std::make_unique<OpenClDriver>(instance_->api(), physical, host(), settings.profile));
+        std::make_unique<OpenClDriver>(
+            instance_->api(), physical, host(),
+            DriverOptions{settings.form, settings.cache, settings.profile}));
   }
 
  private:

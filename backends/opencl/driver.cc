@@ -1,5 +1,6 @@
 #include "backends/opencl/driver.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -46,11 +47,12 @@ class OpenClDriver::Block final : public gpu::MemoryBlock {
 };
 
 OpenClDriver::OpenClDriver(const Api& api, const PhysicalDevice& physical, const sdk::Host& host,
-                           bool profile)
+                           const DriverOptions& options)
     : Driver(host),
       api_(api),
       physical_(physical),
-      records_times_(profile),
+      cache_(options.cache),
+      records_times_(options.profile),
       next_address_(kFirstAddress) {
   const cl_context_properties properties[] = {
       CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(physical.platform), 0};
@@ -59,7 +61,8 @@ OpenClDriver::OpenClDriver(const Api& api, const PhysicalDevice& physical, const
   context_ = Own(api_.CreateContext(properties, 1, &physical_.id, nullptr, nullptr, &result),
                  api_.ReleaseContext);
   Check(result, "clCreateContext");
-  queue_ = NewQueue(profile);
+  queue_ = NewQueue(options.profile);
+  programs_ = std::make_unique<Programs>(*this, options.form);
 }
 
 Owned<cl_command_queue> OpenClDriver::NewQueue(bool profile) const {
@@ -168,6 +171,28 @@ void OpenClDriver::FillZero(const gpu::Allocation& memory) {
   CheckQueue(api_.EnqueueFillBuffer(queue_.get(), Block::BufferOf(memory), &kZero, sizeof(kZero),
                                     memory.offset(), memory.size(), 0, nullptr, nullptr),
              "clEnqueueFillBuffer");
+}
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+std::unique_ptr<gpu::Kernel> OpenClDriver::Compile(const gpu::PipelineKey& key) {
+  return programs_->Make(key);
+}
+
+gpu::PipelineKey OpenClDriver::CompiledKey(const gpu::PipelineKey& key) const {
+  return programs_->ProgramOf(key);
+}
+
+std::string OpenClDriver::CacheName() const {
+  if (!cache_) return {};
+  return std::string("opencl kernels ") + RULLAMA_VERSION + " " + capabilities().name + " " +
+         capabilities().driver;
+}
+
+void OpenClDriver::LoadCache(std::span<const std::byte> saved) { programs_->Load(saved); }
+
+std::vector<std::byte> OpenClDriver::CacheData(const gpu::Kernels& kernels) {
+  return programs_->BinariesOf(kernels);
 }
 
 }  // namespace rullama::opencl

@@ -5,15 +5,18 @@
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/gpu/driver.h"
 #include "backends/opencl/instance.h"
+#include "backends/opencl/programs.h"
 
 namespace rullama::opencl {
 
@@ -23,16 +26,23 @@ struct Place {
   uint64_t offset = 0;
 };
 
+struct DriverOptions {
+  Form form = Form::kGeneric;
+  bool cache = false;    // binaries are kept on disk
+  bool profile = false;  // the queue notes when commands begin and end
+};
+
 class OpenClDriver final : public gpu::Driver {
  public:
-  // `profile`: the queue notes when commands begin and end.
-  OpenClDriver(const Api& api, const PhysicalDevice& physical, const sdk::Host& host, bool profile);
+  OpenClDriver(const Api& api, const PhysicalDevice& physical, const sdk::Host& host,
+               const DriverOptions& options);
   ~OpenClDriver() override;
 
   [[nodiscard]] const Api& api() const { return api_; }
   [[nodiscard]] cl_context context() const { return context_.get(); }
   [[nodiscard]] cl_device_id id() const { return physical_.id; }
   [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
+  [[nodiscard]] const Programs& programs() const { return *programs_; }
   // From now on the queue notes when commands begin and end, as with `profile`. Waits for
   // everything.
   void RecordTimes();
@@ -54,6 +64,11 @@ class OpenClDriver final : public gpu::Driver {
   // Queued: `data` has to live until the next Wait.
   void ReadLater(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data);
   void FillZero(const gpu::Allocation& memory) override;
+  std::unique_ptr<gpu::Kernel> Compile(const gpu::PipelineKey& key) override;
+  [[nodiscard]] gpu::PipelineKey CompiledKey(const gpu::PipelineKey& key) const override;
+  [[nodiscard]] std::string CacheName() const override;
+  void LoadCache(std::span<const std::byte> saved) override;
+  [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override;
 
  private:
   class Block;
@@ -66,11 +81,13 @@ class OpenClDriver final : public gpu::Driver {
   const PhysicalDevice physical_;
   Owned<cl_context> context_;
   Owned<cl_command_queue> queue_;
+  const bool cache_;
   bool records_times_;
   std::map<gpu::DeviceAddress, const Block*> blocks_;  // by first address
   gpu::DeviceAddress next_address_;
   std::deque<std::vector<std::byte>> copies_;  // of small writes under way
   bool lost_ = false;
+  std::unique_ptr<Programs> programs_;
 };
 
 }  // namespace rullama::opencl

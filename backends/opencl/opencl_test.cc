@@ -3,17 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "backends/gpu/device_objects.h"
+#include "backends/gpu/fake_driver_test_util.h"
+#include "backends/gpu/kernel_cache.h"
 #include "backends/opencl/driver.h"
 #include "backends/opencl/instance.h"
 #include "backends/opencl/programs.h"
@@ -26,30 +28,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-// ---- a host that remembers ----------------------------------------------------------------------
-
-struct FakeHost {
-  std::map<std::string, std::vector<std::byte>> blobs;
-  rl_host_v1 table{};
-
-  FakeHost() {
-    table.struct_size = sizeof(table);
-    table.context = this;
-    table.log = [](void*, int32_t, rl_str) {};
-    table.cancelled = [](void*) { return 0; };
-    table.blob_get = [](void* context, rl_str key, void* data, uint64_t capacity) -> uint64_t {
-      const auto& blob = static_cast<FakeHost*>(context)->blobs[{key.data, key.size}];
-      std::memcpy(data, blob.data(), std::min<uint64_t>(capacity, blob.size()));
-      return blob.size();
-    };
-    table.blob_put = [](void* context, rl_str key, const void* data, uint64_t size) -> int32_t {
-      const auto* bytes = static_cast<const std::byte*>(data);
-      static_cast<FakeHost*>(context)->blobs[{key.data, key.size}].assign(bytes, bytes + size);
-      return RL_OK;
-    };
-  }
-};
 
 Api RealApi() {
   Api api;
@@ -141,14 +119,14 @@ class OpenClDeviceTest : public ::testing::Test {
   void SetUp() override { ASSERT_FALSE(instance_.devices().empty()) << instance_.reason(); }
 
   const PhysicalDevice& device() { return instance_.devices().front(); }
-  sdk::Host host() { return sdk::Host(host_.table); }
+  sdk::Host host() { return host_.host(); }
 
   Instance instance_{RealApi()};
-  FakeHost host_;
+  gpu::FakeHost host_;
 };
 
 TEST_F(OpenClDeviceTest, WritesAndReads) {
-  OpenClDriver driver(instance_.api(), device(), host(), false);
+  OpenClDriver driver(instance_.api(), device(), host(), {});
   gpu::BlockMemory blocks(driver, 0);
   const gpu::Allocation memory = blocks.Allocate(1024);
   driver.FillZero(memory);
@@ -160,7 +138,7 @@ TEST_F(OpenClDeviceTest, WritesAndReads) {
 }
 
 TEST_F(OpenClDeviceTest, AddressesBelongToTheirBuffer) {
-  OpenClDriver driver(instance_.api(), device(), host(), false);
+  OpenClDriver driver(instance_.api(), device(), host(), {});
   gpu::BlockMemory blocks(driver, 0);
   const gpu::Allocation first = blocks.Allocate(100), second = blocks.Allocate(uint64_t{65} << 20);
   const Place place = driver.PlaceOf(second.address() + 12);
@@ -170,7 +148,7 @@ TEST_F(OpenClDeviceTest, AddressesBelongToTheirBuffer) {
 }
 
 TEST_F(OpenClDeviceTest, MoreThanThereIs) {
-  OpenClDriver driver(instance_.api(), device(), host(), false);
+  OpenClDriver driver(instance_.api(), device(), host(), {});
   gpu::BlockMemory blocks(driver, 0);
   const sdk::Error error = ErrorOf([&] { blocks.Allocate(uint64_t{1} << 60); });
   EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
@@ -180,7 +158,7 @@ TEST_F(OpenClDeviceTest, MoreThanThereIs) {
 TEST_F(OpenClDeviceTest, MoreThanOneAllocationMayHave) {
   PhysicalDevice small = device();
   small.capabilities.max_allocation = uint64_t{1} << 20;
-  OpenClDriver driver(instance_.api(), small, host(), false);
+  OpenClDriver driver(instance_.api(), small, host(), {});
   gpu::BlockMemory blocks(driver, 0);
   EXPECT_NO_THROW(blocks.Allocate(1000));
   const sdk::Error error = ErrorOf([&] { blocks.Allocate(uint64_t{2} << 20); });
@@ -211,7 +189,7 @@ TEST(OpenClPieces, WholeTilesWherePossible) {
 TEST_F(OpenClDeviceTest, WeightsInPieces) {
   PhysicalDevice small = device();
   small.capabilities.max_allocation = 4096;
-  OpenClDriver driver(instance_.api(), small, host(), false);
+  OpenClDriver driver(instance_.api(), small, host(), {});
   std::vector<float> values(size_t{64} * 32);
   std::iota(values.begin(), values.end(), 0.0F);
   rl_weight_desc desc{};
@@ -241,7 +219,7 @@ TEST_F(OpenClDeviceTest, DriverWithoutRoom) {
     *result = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     return nullptr;
   };
-  OpenClDriver driver(api, device(), host(), false);
+  OpenClDriver driver(api, device(), host(), {});
   gpu::BlockMemory blocks(driver, 0);
   const sdk::Error error = ErrorOf([&] { blocks.Allocate(1024); });
   EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
@@ -251,7 +229,7 @@ TEST_F(OpenClDeviceTest, DriverWithoutRoom) {
 TEST_F(OpenClDeviceTest, LostOnceIsLostForEver) {
   Api api = instance_.api();
   api.Finish = [](cl_command_queue) -> cl_int { return CL_OUT_OF_RESOURCES; };
-  OpenClDriver driver(api, device(), host(), false);
+  OpenClDriver driver(api, device(), host(), {});
   gpu::BlockMemory blocks(driver, 0);
   const gpu::Allocation memory = blocks.Allocate(16);
   std::array<std::byte, 16> bytes{};
@@ -281,9 +259,10 @@ TEST(OpenClSources, CommonKernelsGetWhatEveryKernelIncludes) {
 }
 
 TEST_F(OpenClDeviceTest, WhatDoesNotCompileShowsTheLog) {
-  OpenClDriver driver(instance_.api(), device(), host(), false);
-  Programs programs(driver, Form::kNvidia, false);  // PTX, which a CPU's driver does not take
-  const sdk::Error error = ErrorOf([&] { programs.Prepare(std::span(&kArgMax, 1)); });
+  // PTX, which a CPU's driver does not take.
+  OpenClDriver driver(instance_.api(), device(), host(), {.form = Form::kNvidia});
+  gpu::KernelCache kernels(driver);
+  const sdk::Error error = ErrorOf([&] { kernels.Prepare(std::span(&kArgMax, 1)); });
   EXPECT_EQ(error.code(), RL_INTERNAL);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("does not compile argmax.cl"), HasSubstr("-DNVIDIA"),
                                   HasSubstr("asm"), HasSubstr("CL_BUILD_PROGRAM_FAILURE")));
@@ -291,13 +270,13 @@ TEST_F(OpenClDeviceTest, WhatDoesNotCompileShowsTheLog) {
 
 // Only devices with tensor cores convert rows for them, but any driver can compile that.
 TEST_F(OpenClDeviceTest, ConversionsForTensorCoresCompile) {
-  OpenClDriver driver(instance_.api(), device(), host(), false);
-  Programs programs(driver, Form::kGeneric, false);
+  OpenClDriver driver(instance_.api(), device(), host(), {});
+  gpu::KernelCache kernels(driver);
   for (const uint32_t parts : {1U, 2U}) {
     const gpu::kernels::ToHalf kernel{
         .threads = 64, .norms = false, .parts = parts, .narrow = false};
     const gpu::PipelineKey key{gpu::Shader::kToHalf, ConstantsOf(kernel)};
-    EXPECT_EQ(programs.Prepare(std::span(&key, 1)), 1U) << parts << " parts";
+    EXPECT_EQ(kernels.Prepare(std::span(&key, 1)), 1U) << parts << " parts";
   }
 }
 
@@ -312,11 +291,11 @@ TEST_F(OpenClDeviceTest, BinariesComeFromTheCache) {
     return g_real.CreateProgramWithSource(context, count, text, length, result);
   };
   for (int run = 0; run < 2; ++run) {
-    OpenClDriver driver(api, device(), host(), false);
-    Programs programs(driver, Form::kCpu, true);
-    EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 1U);
-    EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 0U);
-    EXPECT_NE(programs.NewKernel(kArgMax), nullptr);
+    OpenClDriver driver(api, device(), host(), {.form = Form::kCpu, .cache = true});
+    gpu::KernelCache kernels(driver);
+    EXPECT_EQ(kernels.Prepare(std::span(&kArgMax, 1)), 1U);
+    EXPECT_EQ(kernels.Prepare(std::span(&kArgMax, 1)), 0U);
+    EXPECT_NE(driver.programs().NewKernel(kernels.Get(kArgMax), kArgMax), nullptr);
     EXPECT_EQ(g_sources, 1) << "run " << run;
   }
   ASSERT_EQ(host_.blobs.size(), 1U);
@@ -324,9 +303,9 @@ TEST_F(OpenClDeviceTest, BinariesComeFromTheCache) {
   // A damaged file costs time only.
   auto& blob = host_.blobs.begin()->second;
   blob.resize(blob.size() / 2);
-  OpenClDriver driver(api, device(), host(), false);
-  Programs programs(driver, Form::kCpu, true);
-  EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 1U);
+  OpenClDriver driver(api, device(), host(), {.form = Form::kCpu, .cache = true});
+  gpu::KernelCache kernels(driver);
+  EXPECT_EQ(kernels.Prepare(std::span(&kArgMax, 1)), 1U);
   EXPECT_EQ(g_sources, 2);
 }
 

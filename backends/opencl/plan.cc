@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "backends/gpu/kernel_source.h"
 #include "backends/gpu/schedule.h"
 
 namespace rullama::opencl {
@@ -23,7 +24,7 @@ constexpr uint64_t kPushAlignment = 8;
 
 // "matvec 128 12 8 1 groups 64 1 1"
 std::string NameOf(const Dispatch& dispatch) {
-  std::string name(Programs::NameOf(dispatch.pipeline.shader));
+  std::string name(gpu::NameOf(dispatch.pipeline.shader));
   for (const uint32_t constant : dispatch.pipeline.constants) {
     name += " " + std::to_string(constant);
   }
@@ -34,10 +35,10 @@ std::string NameOf(const Dispatch& dispatch) {
 
 }  // namespace
 
-OpenClPlan::OpenClPlan(OpenClDriver& driver, gpu::BlockMemory& blocks, Programs& programs,
+OpenClPlan::OpenClPlan(OpenClDriver& driver, gpu::BlockMemory& blocks, gpu::KernelCache& kernels,
                        const sdk::GraphView& graph, const gpu::Tuning& tuning)
     : driver_(driver),
-      programs_(programs),
+      kernels_(kernels),
       step_(blocks.Allocate(sizeof(StepWords))),
       memory_(driver, blocks),
       profile_(tuning.profile) {
@@ -49,7 +50,7 @@ OpenClPlan::OpenClPlan(OpenClDriver& driver, gpu::BlockMemory& blocks, Programs&
     ops_of_node_ = std::move(lowered.ops_of_node);
   }
   const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);
-  stats_.compilations = std::max<uint64_t>(1, programs_.Prepare(kinds));
+  stats_.compilations = std::max<uint64_t>(1, kernels_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
   if (!gpu::HasOneRow(graph, tuning)) {
@@ -79,7 +80,7 @@ void OpenClPlan::Record(const std::vector<Dispatch>& dispatches, Recording& reco
 // offset; the push constants; of some kernels, constants.
 OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
   Launch launch;
-  launch.kernel = programs_.NewKernel(dispatch.pipeline);
+  launch.kernel = driver_.programs().NewKernel(kernels_.Get(dispatch.pipeline), dispatch.pipeline);
   launch.name = NameOf(dispatch);
   launch.op = dispatch.op_index;
   cl_uint argument = 0;
@@ -98,7 +99,7 @@ OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
     set(sizeof(cl_mem), static_cast<const void*>(&place.buffer));
   }
   set(gpu::RoundUp(dispatch.push_bytes, kPushAlignment), push.data());
-  const std::vector<uint32_t> constants = programs_.ArgumentsOf(dispatch.pipeline);
+  const std::vector<uint32_t> constants = driver_.programs().ArgumentsOf(dispatch.pipeline);
   if (!constants.empty()) set(constants.size() * sizeof(uint32_t), constants.data());
   const uint32_t threads = dispatch.pipeline.constants.front();
   launch.local = {threads, 1, 1};

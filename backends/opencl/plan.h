@@ -14,15 +14,15 @@
 
 #include "backends/gpu/device_objects.h"
 #include "backends/gpu/dispatch_times.h"
+#include "backends/gpu/kernel_cache.h"
 #include "backends/gpu/plan_builder.h"
 #include "backends/opencl/driver.h"
-#include "backends/opencl/programs.h"
 
 namespace rullama::opencl {
 
 class OpenClPlan final : public sdk::Plan, public gpu::Noted {
  public:
-  OpenClPlan(OpenClDriver& driver, gpu::BlockMemory& blocks, Programs& programs,
+  OpenClPlan(OpenClDriver& driver, gpu::BlockMemory& blocks, gpu::KernelCache& kernels,
              const sdk::GraphView& graph, const gpu::Tuning& tuning);
   ~OpenClPlan() override;
   void Execute(int64_t t, int64_t r) override;
@@ -54,7 +54,7 @@ class OpenClPlan final : public sdk::Plan, public gpu::Noted {
   void ReportTimes() const;
 
   OpenClDriver& driver_;
-  Programs& programs_;
+  gpu::KernelCache& kernels_;
   gpu::Allocation step_;  // T, R, first failed op
   gpu::PlanMemory memory_;
   bool profile_;  // the times of launches go to the log in the end

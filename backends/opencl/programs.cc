@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
+#include <utility>
 
 #include "backends/gpu/hash.h"
-#include "backends/gpu/in_parallel.h"
 #include "backends/gpu/kernel_source.h"
+#include "backends/opencl/driver.h"
 #include "backends/opencl/sources.h"
 
 namespace rullama::opencl {
@@ -56,18 +56,21 @@ bool Take(std::span<const std::byte>& from, T& value) {
   return true;
 }
 
+class Program final : public gpu::Kernel {
+ public:
+  explicit Program(Owned<cl_program> program) : program_(std::move(program)) {}
+  static cl_program Of(const gpu::Kernel& kernel) {
+    return static_cast<const Program&>(kernel).program_.get();
+  }
+
+ private:
+  Owned<cl_program> program_;
+};
+
+// The file of a kernel, as messages name it.
+std::string FileOf(Shader shader) { return std::string(gpu::NameOf(shader)) + ".cl"; }
+
 }  // namespace
-
-std::string_view Programs::NameOf(Shader shader) { return gpu::NameOf(shader); }
-
-Programs::Programs(OpenClDriver& driver, Form form, bool cache)
-    : driver_(driver), form_(form), cache_(cache) {
-  if (cache_) LoadCache();
-}
-
-Programs::~Programs() {
-  if (cache_ && changed_) SaveCache();
-}
 
 PipelineKey Programs::ProgramOf(const PipelineKey& key) const {
   PipelineKey program = key;
@@ -100,8 +103,7 @@ std::string Programs::OptionsOf(const PipelineKey& key) const {
 }
 
 uint64_t Programs::IdOf(const PipelineKey& key) const {
-  const std::string file = std::string(NameOf(key.shader)) + ".cl";
-  return gpu::HashOf(OptionsOf(key), gpu::HashOf(SourceOf(file)));
+  return gpu::HashOf(OptionsOf(key), gpu::HashOf(SourceOf(FileOf(key.shader))));
 }
 
 std::string Programs::LogOf(cl_program program) const {
@@ -136,9 +138,14 @@ Owned<cl_program> Programs::FromBinary(const PipelineKey& key) const {
   return program;
 }
 
-Owned<cl_program> Programs::Make(const PipelineKey& key) const {
-  if (Owned<cl_program> program = FromBinary(key)) return program;
-  const std::string file = std::string(NameOf(key.shader)) + ".cl";
+std::unique_ptr<gpu::Kernel> Programs::Make(const PipelineKey& key) const {
+  Owned<cl_program> program = FromBinary(key);
+  if (!program) program = Build(key);
+  return std::make_unique<Program>(std::move(program));
+}
+
+Owned<cl_program> Programs::Build(const PipelineKey& key) const {
+  const std::string file = FileOf(key.shader);
   const std::string source = SourceOf(file), options = OptionsOf(key);
   const char* text = source.c_str();
   const size_t length = source.size();
@@ -160,45 +167,17 @@ Owned<cl_program> Programs::Make(const PipelineKey& key) const {
   return program;
 }
 
-uint64_t Programs::Prepare(std::span<const PipelineKey> keys) {
-  std::vector<PipelineKey> missing;
-  for (const PipelineKey& key : keys) {
-    const PipelineKey program = ProgramOf(key);
-    if (!programs_.contains(program)) missing.push_back(program);
-  }
-  std::sort(missing.begin(), missing.end());
-  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  std::vector<Owned<cl_program>> made(missing.size());
-  std::exception_ptr failure;
-  try {
-    gpu::InParallel(missing.size(), [&](size_t i) { made[i] = Make(missing[i]); });
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  for (size_t i = 0; i < missing.size(); ++i) {
-    if (made[i]) programs_.emplace(missing[i], std::move(made[i]));
-  }
-  if (failure) std::rethrow_exception(failure);
-  changed_ = changed_ || !missing.empty();
-  return missing.size();
-}
-
-Owned<cl_kernel> Programs::NewKernel(const PipelineKey& key) const {
+Owned<cl_kernel> Programs::NewKernel(const gpu::Kernel& program, const PipelineKey& key) const {
   cl_int result = CL_SUCCESS;
-  const std::string name(NameOf(key.shader));
+  const std::string name(gpu::NameOf(key.shader));
   Owned<cl_kernel> kernel =
-      Own(driver_.api().CreateKernel(programs_.at(ProgramOf(key)).get(), name.c_str(), &result),
+      Own(driver_.api().CreateKernel(Program::Of(program), name.c_str(), &result),
           driver_.api().ReleaseKernel);
   Check(result, "clCreateKernel of " + name);
   return kernel;
 }
 
 // ---- binaries on disk ---------------------------------------------------------------------------
-
-std::string Programs::CacheName() const {
-  const Capabilities& can = driver_.capabilities();
-  return std::string("opencl kernels ") + RULLAMA_VERSION + " " + can.name + " " + can.driver;
-}
 
 Programs::Binary Programs::BinaryOf(cl_program program) const {
   // The program has one device.
@@ -217,38 +196,31 @@ Programs::Binary Programs::BinaryOf(cl_program program) const {
 }
 
 // A number that says what it is, then of each binary its id, its size and its bytes.
-void Programs::LoadCache() {
-  const std::vector<std::byte> saved = driver_.host().BlobGet(CacheName());
-  std::span<const std::byte> rest = saved;
+void Programs::Load(std::span<const std::byte> saved) {
   uint32_t magic = 0;
-  if (!Take(rest, magic) || magic != kMagic) return;
+  if (!Take(saved, magic) || magic != kMagic) return;
   uint64_t id = 0, size = 0;
-  while (Take(rest, id) && Take(rest, size) && size <= rest.size()) {
-    binaries_[id].assign(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(size));
-    rest = rest.subspan(size);
+  while (Take(saved, id) && Take(saved, size) && size <= saved.size()) {
+    binaries_[id].assign(saved.begin(), saved.begin() + static_cast<ptrdiff_t>(size));
+    saved = saved.subspan(size);
   }
 }
 
-void Programs::SaveCache() noexcept {
-  try {
-    for (const auto& [key, program] : programs_) {
-      Binary& binary = binaries_[IdOf(key)];
-      if (binary.empty()) binary = BinaryOf(program.get());
-    }
-    std::vector<std::byte> data;
-    Append(data, &kMagic, sizeof(kMagic));
-    for (const auto& [id, binary] : binaries_) {
-      const uint64_t size = binary.size();
-      if (size == 0) continue;
-      Append(data, &id, sizeof(id));
-      Append(data, &size, sizeof(size));
-      Append(data, binary.data(), binary.size());
-    }
-    static_cast<void>(driver_.host().BlobPut(CacheName(), data));
-  } catch (const std::exception& error) {
-    driver_.host().Log(RL_LOG_WARNING,
-                       std::string("the kernels' binaries were not saved: ") + error.what());
+std::vector<std::byte> Programs::BinariesOf(const gpu::Kernels& programs) {
+  for (const auto& [key, program] : programs) {
+    Binary& binary = binaries_[IdOf(key)];
+    if (binary.empty()) binary = BinaryOf(Program::Of(*program));
   }
+  std::vector<std::byte> data;
+  Append(data, &kMagic, sizeof(kMagic));
+  for (const auto& [id, binary] : binaries_) {
+    const uint64_t size = binary.size();
+    if (size == 0) continue;
+    Append(data, &id, sizeof(id));
+    Append(data, &size, sizeof(size));
+    Append(data, binary.data(), binary.size());
+  }
+  return data;
 }
 
 }  // namespace rullama::opencl

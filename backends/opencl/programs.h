@@ -1,20 +1,22 @@
-// Kernels by shader and constants, built when first asked for and kept until the device is closed;
-// their binaries live on disk between runs, by device, driver and source.
+// Programs by shader and constants: how they are built, and their binaries, by source and options.
 //
-// Thread safety: none; used under the host's lock on the device.
+// Thread safety: none but for Make(); used under the host's lock on the device.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "backends/gpu/dispatch.h"
-#include "backends/opencl/driver.h"
+#include "backends/gpu/driver.h"
+#include "backends/opencl/api.h"
 
 namespace rullama::opencl {
+
+class OpenClDriver;
 
 // The form in which kernels are written: a work-group is one work-item of a CPU, which takes
 // vectors; or many that share local memory; or many with inline PTX for NVIDIA's compiler.
@@ -22,42 +24,39 @@ enum class Form : uint8_t { kCpu, kGeneric, kNvidia };
 
 class Programs {
  public:
-  // `cache`: whether binaries are kept on disk.
-  Programs(OpenClDriver& driver, Form form, bool cache);
-  ~Programs();  // saves the binaries
+  // `driver` outlives it.
+  Programs(const OpenClDriver& driver, Form form) : driver_(driver), form_(form) {}
   Programs(const Programs&) = delete;
   Programs& operator=(const Programs&) = delete;
 
-  // Builds those that are missing, on several threads. Returns how many. Errors: RL_INTERNAL with
-  // the log of the driver's compiler.
-  uint64_t Prepare(std::span<const gpu::PipelineKey> keys);
-  // A kernel of one that was prepared, whose arguments nobody else sets.
-  [[nodiscard]] Owned<cl_kernel> NewKernel(const gpu::PipelineKey& key) const;
+  // The program of a key that ProgramOf() gave, built or from its binary. Any number of threads may
+  // call it at a time. Errors: RL_INTERNAL with the log of the driver's compiler.
+  [[nodiscard]] std::unique_ptr<gpu::Kernel> Make(const gpu::PipelineKey& key) const;
+  // The key without what is no part of its program.
+  [[nodiscard]] gpu::PipelineKey ProgramOf(const gpu::PipelineKey& key) const;
+  // A kernel of the program of this key, whose arguments nobody else sets.
+  [[nodiscard]] Owned<cl_kernel> NewKernel(const gpu::Kernel& program,
+                                           const gpu::PipelineKey& key) const;
   // The constants that its kernel is not built with but gets as its last argument; mostly empty.
   [[nodiscard]] std::vector<uint32_t> ArgumentsOf(const gpu::PipelineKey& key) const;
-  [[nodiscard]] static std::string_view NameOf(gpu::Shader shader);
+  // Takes binaries that BinariesOf() gave.
+  void Load(std::span<const std::byte> saved);
+  // The binaries of these programs, and those that were loaded.
+  [[nodiscard]] std::vector<std::byte> BinariesOf(const gpu::Kernels& programs);
 
  private:
   using Binary = std::vector<std::byte>;
 
-  // The key without what is no part of its program.
-  [[nodiscard]] gpu::PipelineKey ProgramOf(const gpu::PipelineKey& key) const;
   [[nodiscard]] std::string OptionsOf(const gpu::PipelineKey& key) const;
   [[nodiscard]] uint64_t IdOf(const gpu::PipelineKey& key) const;
-  [[nodiscard]] Owned<cl_program> Make(const gpu::PipelineKey& key) const;
+  [[nodiscard]] Owned<cl_program> Build(const gpu::PipelineKey& key) const;
   [[nodiscard]] Owned<cl_program> FromBinary(const gpu::PipelineKey& key) const;
   [[nodiscard]] std::string LogOf(cl_program program) const;
   [[nodiscard]] Binary BinaryOf(cl_program program) const;
-  [[nodiscard]] std::string CacheName() const;
-  void LoadCache();
-  void SaveCache() noexcept;
 
-  OpenClDriver& driver_;
+  const OpenClDriver& driver_;
   Form form_;
-  bool cache_;
-  std::map<gpu::PipelineKey, Owned<cl_program>> programs_;
-  std::map<uint64_t, Binary> binaries_;  // from disk
-  bool changed_ = false;
+  std::map<uint64_t, Binary> binaries_;  // by IdOf
 };
 
 }  // namespace rullama::opencl

@@ -172,11 +172,10 @@ class VulkanDevice final : public gpu::GpuDevice {
   VulkanDevice(const Capabilities& can, const Settings& settings,
                std::unique_ptr<VulkanDriver> driver)
       : GpuDevice(TuningFor(can, settings), std::move(driver), settings.weight_piece),
-        driver_(static_cast<VulkanDriver&>(GpuDevice::driver())),
-        pipelines_(driver_, settings.subgroups) {}
+        driver_(static_cast<VulkanDriver&>(GpuDevice::driver())) {}
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<VulkanPlan>(driver_, blocks(), pipelines_, graph, tuning());
+    return std::make_unique<VulkanPlan>(driver_, blocks(), kernels(), graph, tuning());
   }
 
  private:
@@ -185,7 +184,6 @@ class VulkanDevice final : public gpu::GpuDevice {
   }
 
   VulkanDriver& driver_;
-  Pipelines pipelines_;
 };
 
 rl_device_type TypeOf(const Capabilities& can) {
@@ -239,7 +237,8 @@ class VulkanBackend final : public sdk::Backend {
                                                       physical.capabilities.matrix_units, set));
     return std::make_unique<VulkanDevice>(
         physical.capabilities, settings,
-        std::make_unique<VulkanDriver>(*instance_, physical, settings.matrix_extension, host()));
+        std::make_unique<VulkanDriver>(*instance_, physical, settings.matrix_extension,
+                                       settings.subgroups, host()));
   }
 
  private:

@@ -24,7 +24,7 @@ constexpr auto kMaxAsking = std::chrono::milliseconds(5);
 }  // namespace
 
 VulkanDriver::VulkanDriver(const Instance& instance, const PhysicalDevice& physical,
-                           MatrixExtension matrix_extension, const sdk::Host& host)
+                           MatrixExtension matrix_extension, bool subgroups, const sdk::Host& host)
     : Driver(host), instance_(instance), physical_(physical), matrix_extension_(matrix_extension) {
   CreateDevice();
   vkGetDeviceQueue(device_, physical_.capabilities.queue_family, 0, &queue_);
@@ -39,6 +39,7 @@ VulkanDriver::VulkanDriver(const Instance& instance, const PhysicalDevice& physi
                                  VK_SEMAPHORE_TYPE_TIMELINE, 0};
   VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   Check(vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_), "vkCreateSemaphore");
+  pipelines_ = std::make_unique<Pipelines>(*this, subgroups);
 }
 
 void VulkanDriver::CreateDevice() {
@@ -81,6 +82,7 @@ void VulkanDriver::CreateDevice() {
 VulkanDriver::~VulkanDriver() {
   if (device_ == VK_NULL_HANDLE) return;
   vkDeviceWaitIdle(device_);
+  pipelines_.reset();
   staging_.reset();
   vkDestroySemaphore(device_, timeline_, nullptr);
   vkDestroyCommandPool(device_, pool_, nullptr);
@@ -225,6 +227,30 @@ void VulkanDriver::FillZero(const gpu::Allocation& memory) {
   RunNow([&](VkCommandBuffer commands) {
     vkCmdFillBuffer(commands, BlockOf(memory).buffer(), memory.offset(), memory.size() / 4 * 4, 0);
   });
+}
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+std::unique_ptr<gpu::Kernel> VulkanDriver::Compile(const PipelineKey& key) {
+  return pipelines_->Make(key);
+}
+
+// Names plugin, device and driver: a cache of another one would be refused or, worse, accepted.
+std::string VulkanDriver::CacheName() const {
+  const VkPhysicalDeviceProperties& p = capabilities().properties;
+  std::string name = std::string("pipelines ") + RULLAMA_VERSION + " " + p.deviceName + " " +
+                     std::to_string(p.vendorID) + " " + std::to_string(p.deviceID) + " " +
+                     std::to_string(p.driverVersion) + " ";
+  for (const uint8_t byte : p.pipelineCacheUUID) name += std::to_string(byte) + ".";
+  return name;
+}
+
+std::vector<std::byte> VulkanDriver::CacheData(const gpu::Kernels& /*kernels*/) {
+  return pipelines_->CacheData();
+}
+
+std::unique_ptr<gpu::JoinedKernels> VulkanDriver::Join(std::span<const PipelineKey> kinds) {
+  return pipelines_->Join(kinds);
 }
 
 }  // namespace rullama::vulkan

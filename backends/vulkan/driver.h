@@ -8,18 +8,21 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "backends/gpu/driver.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/memory.h"
+#include "backends/vulkan/pipelines.h"
 
 namespace rullama::vulkan {
 
-class VulkanDriver final : public gpu::Driver {
+class VulkanDriver final : public gpu::Driver, public gpu::StepJoiner {
  public:
-  // `instance` outlives it.
+  // `instance` outlives it. `subgroups`: which form of the shaders is used.
   VulkanDriver(const Instance& instance, const PhysicalDevice& physical,
-               MatrixExtension matrix_extension, const sdk::Host& host);
+               MatrixExtension matrix_extension, bool subgroups, const sdk::Host& host);
   ~VulkanDriver() override;
 
   [[nodiscard]] VkDevice handle() const { return device_; }
@@ -27,6 +30,7 @@ class VulkanDriver final : public gpu::Driver {
   // The one through which shaders use matrix units.
   [[nodiscard]] MatrixExtension matrix_extension() const { return matrix_extension_; }
   [[nodiscard]] VkCommandPool pool() const { return pool_; }
+  [[nodiscard]] const Pipelines& pipelines() const { return *pipelines_; }
   // Starts a recorded command buffer after everything before it. Errors: RL_DEVICE_LOST.
   void Submit(VkCommandBuffer commands);
 
@@ -40,6 +44,11 @@ class VulkanDriver final : public gpu::Driver {
   void Write(const gpu::Allocation& to, uint64_t offset, std::span<const std::byte> data) override;
   void Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) override;
   void FillZero(const gpu::Allocation& memory) override;
+  std::unique_ptr<gpu::Kernel> Compile(const PipelineKey& key) override;
+  [[nodiscard]] std::string CacheName() const override;
+  void LoadCache(std::span<const std::byte> saved) override { pipelines_->LoadCache(saved); }
+  [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override;
+  std::unique_ptr<gpu::JoinedKernels> Join(std::span<const PipelineKey> kinds) override;
   // Errors that the validation layer reports are bugs of this plugin.
   void CheckMore() const override;
 
@@ -65,6 +74,7 @@ class VulkanDriver final : public gpu::Driver {
   uint64_t completed_ = 0;
   bool lost_ = false;
   std::unique_ptr<VulkanBlock> staging_;
+  std::unique_ptr<Pipelines> pipelines_;
 };
 
 }  // namespace rullama::vulkan

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/vulkan/pipelines.h"
+#include "backends/vulkan/driver.h"
 
 namespace rullama::vulkan {
 

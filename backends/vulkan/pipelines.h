@@ -1,20 +1,20 @@
-// Compute pipelines by shader and constants, made when first asked for and kept until the device is
-// closed; the driver's cache of them lives on disk between runs.
+// Compute pipelines of shaders, and the driver's cache of them.
 //
-// Thread safety: none; used under the host's lock on the device.
+// Thread safety: none but for Make(); used under the host's lock on the device.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <future>
-#include <map>
-#include <optional>
+#include <memory>
 #include <span>
-#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "backends/gpu/plan_builder.h"
-#include "backends/vulkan/driver.h"
+#include "backends/gpu/driver.h"
+#include "backends/gpu/step_joiner.h"
+#include "backends/gpu/tuning.h"
+#include "backends/vulkan/api.h"
 #include "backends/vulkan/instructions.h"
 
 namespace rullama::vulkan {
@@ -24,40 +24,59 @@ using gpu::PipelineKey;
 using gpu::Shader;
 using gpu::Tuning;
 
+class VulkanDriver;
+
+class Pipeline final : public gpu::Kernel {
+ public:
+  Pipeline(VkDevice device, VkPipeline handle) : device_(device), handle_(handle) {}
+  ~Pipeline() override { vkDestroyPipeline(device_, handle_, nullptr); }
+  [[nodiscard]] VkPipeline handle() const { return handle_; }
+
+ private:
+  VkDevice device_;
+  VkPipeline handle_;
+};
+
+// A pipeline that runs tasks of several kinds (join.h). Drivers take seconds for it, so another
+// thread makes it.
+class JoinedPipeline final : public gpu::JoinedKernels {
+ public:
+  explicit JoinedPipeline(std::shared_future<std::unique_ptr<Pipeline>> made)
+      : made_(std::move(made)) {}
+  void Wait() noexcept override { made_.wait(); }
+  // Waits for it. Throws errors of Vulkan.
+  [[nodiscard]] VkPipeline handle() const { return made_.get()->handle(); }
+
+ private:
+  std::shared_future<std::unique_ptr<Pipeline>> made_;
+};
+
 class Pipelines {
  public:
-  // `subgroups`: which form of the shaders is used.
-  Pipelines(VulkanDriver& driver, bool subgroups);
-  ~Pipelines();  // saves the cache
+  // `subgroups`: which form of the shaders is used. `driver` outlives it.
+  Pipelines(const VulkanDriver& driver, bool subgroups);
+  ~Pipelines();
   Pipelines(const Pipelines&) = delete;
   Pipelines& operator=(const Pipelines&) = delete;
 
-  // Makes those that are missing, on several threads. Returns how many.
-  uint64_t Prepare(std::span<const PipelineKey> keys);
-  // A pipeline that runs tasks of these kinds (join.h), all of which have the same constant 0, on a
-  // device with Capabilities::memory_model and subgroup_arithmetic. Kept like the others. Drivers
-  // take seconds for it, so another thread makes it while this one goes on; get() waits and throws
-  // errors of Vulkan. Nothing if the tasks need more shared memory than there is.
-  std::optional<std::shared_future<VkPipeline>> Join(std::span<const PipelineKey> kinds);
-  // One that was prepared.
-  [[nodiscard]] VkPipeline Get(const PipelineKey& key) const { return pipelines_.at(key); }
+  // Any number of threads may call it at a time.
+  [[nodiscard]] std::unique_ptr<Pipeline> Make(const PipelineKey& key) const;
+  // A pipeline of tasks of these kinds, all of which have the same constant 0, on a device with
+  // Capabilities::memory_model and subgroup_arithmetic. Null if the tasks need more shared memory
+  // than there is.
+  [[nodiscard]] std::unique_ptr<JoinedPipeline> Join(std::span<const PipelineKey> kinds) const;
   [[nodiscard]] VkPipelineLayout layout() const { return layout_; }
-  [[nodiscard]] static std::string_view NameOf(Shader shader);
+  // The driver's cache: takes what CacheData() gave, or nothing.
+  void LoadCache(std::span<const std::byte> saved);
+  [[nodiscard]] std::vector<std::byte> CacheData() const;
 
  private:
-  [[nodiscard]] VkPipeline Make(const PipelineKey& key) const;
-  [[nodiscard]] VkPipeline Make(const Spirv& code, std::string_view name) const;
-  [[nodiscard]] std::string CacheName() const;
-  void LoadCache();
-  void SaveCache() noexcept;
+  [[nodiscard]] std::unique_ptr<Pipeline> Make(const Spirv& code, std::string_view name) const;
 
-  VulkanDriver& driver_;
+  const VulkanDriver& driver_;
   bool subgroups_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
-  std::map<PipelineKey, VkPipeline> pipelines_;
-  std::map<std::vector<PipelineKey>, std::optional<std::shared_future<VkPipeline>>> joined_;
-  bool changed_ = false;
 };
 
 }  // namespace rullama::vulkan

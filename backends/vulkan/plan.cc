@@ -104,10 +104,10 @@ Tuning TuningForGraph(const Tuning& device, const sdk::GraphView& graph) {
   return tuning;
 }
 
-VulkanPlan::VulkanPlan(VulkanDriver& driver, gpu::BlockMemory& blocks, Pipelines& pipelines,
+VulkanPlan::VulkanPlan(VulkanDriver& driver, gpu::BlockMemory& blocks, gpu::KernelCache& kernels,
                        const sdk::GraphView& graph, const Tuning& device_tuning)
     : driver_(driver),
-      pipelines_(pipelines),
+      kernels_(kernels),
       step_(blocks.Allocate(sizeof(StepWords), gpu::Residence::kShared)),
       memory_(driver, blocks),
       profile_(device_tuning.profile) {
@@ -123,8 +123,8 @@ VulkanPlan::VulkanPlan(VulkanDriver& driver, gpu::BlockMemory& blocks, Pipelines
   const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);
   // Parts of one dispatch cannot be timed. Kernels stay as they are, and with them the results.
   const bool may_join = !graph.record_times() && MayJoin(tuning, kinds);
-  if (may_join) joined_ = pipelines_.Join(kinds);
-  stats_.compilations = joined_ ? 1 : std::max<uint64_t>(1, pipelines_.Prepare(kinds));
+  if (may_join) joined_ = kernels_.Join(driver_, kinds);
+  stats_.compilations = joined_ != nullptr ? 1 : std::max<uint64_t>(1, kernels_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
   const size_t max_dispatches =
@@ -134,7 +134,7 @@ VulkanPlan::VulkanPlan(VulkanDriver& driver, gpu::BlockMemory& blocks, Pipelines
     const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
     const bool has_row_kernels = recording.t == 1 || row_by_row;
     if (has_row_kernels) gpu::Balance(dispatches, levels, tuning, row_by_row);
-    if (joined_ && has_row_kernels) {
+    if (joined_ != nullptr && has_row_kernels) {
       recording.persistent = std::make_shared<PersistentStep>(driver_, blocks, tuning, kinds,
                                                               dispatches, levels, step_.address());
       stats_.allocations += PersistentStep::kAllocations;
@@ -188,10 +188,10 @@ void VulkanPlan::Record(const std::vector<Dispatch>& dispatches,
 }
 
 void VulkanPlan::RecordPersistent(Recording& recording) {
-  const VkPipeline pipeline = joined_->get();
+  const VkPipeline pipeline = static_cast<JoinedPipeline*>(joined_)->handle();
   VkCommandBuffer commands = Begin();
   recording.commands.push_back(commands);
-  recording.persistent->Record(commands, pipelines_.layout(), pipeline);
+  recording.persistent->Record(commands, driver_.pipelines().layout(), pipeline);
   End(commands);
   recording.dispatches = 1;
   recording.levels = 1;
@@ -234,12 +234,12 @@ VkCommandBuffer VulkanPlan::RecordPart(const std::vector<Dispatch>& dispatches,
       Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
               VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShaderAccess);
     }
-    VkPipeline pipeline = pipelines_.Get(dispatch.pipeline);
+    VkPipeline pipeline = static_cast<const Pipeline&>(kernels_.Get(dispatch.pipeline)).handle();
     if (pipeline != bound) {
       vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
       bound = pipeline;
     }
-    vkCmdPushConstants(commands, pipelines_.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+    vkCmdPushConstants(commands, driver_.pipelines().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                        dispatch.push_bytes, dispatch.push.data());
     vkCmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
     if (profile != nullptr) profile->After(commands, dispatch);

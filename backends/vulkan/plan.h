@@ -4,18 +4,17 @@
 #pragma once
 
 #include <cstdint>
-#include <future>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backends/gpu/device_objects.h"
 #include "backends/gpu/dispatch_times.h"
+#include "backends/gpu/kernel_cache.h"
+#include "backends/gpu/plan_builder.h"
 #include "backends/vulkan/driver.h"
-#include "backends/vulkan/pipelines.h"
 
 namespace rullama::vulkan {
 
@@ -27,7 +26,7 @@ Tuning TuningForGraph(const Tuning& device, const sdk::GraphView& graph);
 
 class VulkanPlan final : public sdk::Plan, public gpu::Noted {
  public:
-  VulkanPlan(VulkanDriver& driver, gpu::BlockMemory& blocks, Pipelines& pipelines,
+  VulkanPlan(VulkanDriver& driver, gpu::BlockMemory& blocks, gpu::KernelCache& kernels,
              const sdk::GraphView& graph, const Tuning& tuning);
   ~VulkanPlan() override;
   void Execute(int64_t t, int64_t r) override;
@@ -63,16 +62,16 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
   static void End(VkCommandBuffer commands);
 
   VulkanDriver& driver_;
-  Pipelines& pipelines_;
+  gpu::KernelCache& kernels_;
   gpu::Allocation step_;  // T, R, first failed op
   gpu::PlanMemory memory_;
   bool profile_;  // the times of dispatches go to the log in the end
   // Null unless the host wants the times. Records point into ops_of_node_.
   std::unique_ptr<gpu::DispatchTimes> times_;
   std::map<uint32_t, std::vector<uint32_t>> ops_of_node_;
-  uint64_t submitted_ = 0;             // when the last execution was handed to the device
-  const Recording* latest_ = nullptr;  // of the last execution, unless it failed
-  std::optional<std::shared_future<VkPipeline>> joined_;  // of the persistent recordings
+  uint64_t submitted_ = 0;                // when the last execution was handed to the device
+  const Recording* latest_ = nullptr;     // of the last execution, unless it failed
+  gpu::JoinedKernels* joined_ = nullptr;  // of the persistent recordings
   std::vector<Recording> recordings_;
   int64_t t_ = -1, r_ = -1;  // in step_
   bool running_ = false;     // whether a failure has not been looked for yet

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <map>
 
+#include "backends/gpu/kernel_source.h"
+
 namespace rullama::vulkan {
 
 Profile::Profile(VulkanDriver& driver, size_t dispatches) : driver_(driver) {
@@ -27,7 +29,7 @@ void Profile::Start(VkCommandBuffer commands) {
 }
 
 void Profile::After(VkCommandBuffer commands, const Dispatch& dispatch) {
-  std::string name(Pipelines::NameOf(dispatch.pipeline.shader));
+  std::string name(gpu::NameOf(dispatch.pipeline.shader));
   for (const uint32_t constant : dispatch.pipeline.constants)
     name += " " + std::to_string(constant);
   name += " groups";

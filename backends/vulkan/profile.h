@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/pipelines.h"
+#include "backends/vulkan/driver.h"
 
 namespace rullama::vulkan {
 

@@ -1,0 +1,73 @@
+#include "backends/gpu/kernel_cache.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "backends/gpu/in_parallel.h"
+
+namespace rullama::gpu {
+
+KernelCache::KernelCache(Driver& driver) : driver_(driver) {
+  const std::string name = driver_.CacheName();
+  if (!name.empty()) driver_.LoadCache(driver_.host().BlobGet(name));
+}
+
+KernelCache::~KernelCache() {
+  for (const auto& [kinds, joined] : joined_) {
+    if (joined) joined->Wait();
+  }
+  if (changed_) Save();
+}
+
+void KernelCache::Save() noexcept {
+  try {
+    const std::string name = driver_.CacheName();
+    if (name.empty()) return;
+    const std::vector<std::byte> data = driver_.CacheData(kernels_);
+    // A host that keeps nothing costs the next start some time.
+    if (!data.empty()) static_cast<void>(driver_.host().BlobPut(name, data));
+  } catch (const std::exception& error) {
+    driver_.host().Log(RL_LOG_WARNING,
+                       std::string("the compiled kernels were not saved: ") + error.what());
+  }
+}
+
+uint64_t KernelCache::Prepare(std::span<const PipelineKey> keys) {
+  std::vector<PipelineKey> missing;
+  for (const PipelineKey& key : keys) {
+    PipelineKey compiled = driver_.CompiledKey(key);
+    if (!kernels_.contains(compiled)) missing.push_back(std::move(compiled));
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  std::vector<std::unique_ptr<Kernel>> made(missing.size());
+  std::exception_ptr failure;
+  try {
+    InParallel(missing.size(), [&](size_t i) { made[i] = driver_.Compile(missing[i]); });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (made[i]) kernels_.emplace(missing[i], std::move(made[i]));
+  }
+  if (failure) std::rethrow_exception(failure);
+  changed_ = changed_ || !missing.empty();
+  return missing.size();
+}
+
+const Kernel& KernelCache::Get(const PipelineKey& key) const {
+  return *kernels_.at(driver_.CompiledKey(key));
+}
+
+JoinedKernels* KernelCache::Join(StepJoiner& joiner, std::span<const PipelineKey> kinds) {
+  std::vector<PipelineKey> key(kinds.begin(), kinds.end());
+  const auto found = joined_.find(key);
+  if (found != joined_.end()) return found->second.get();
+  const auto& joined = joined_[std::move(key)] = joiner.Join(kinds);
+  changed_ = changed_ || joined != nullptr;
+  return joined.get();
+}
+
+}  // namespace rullama::gpu

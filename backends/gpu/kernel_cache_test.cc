@@ -1,0 +1,130 @@
+#include "backends/gpu/kernel_cache.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <vector>
+
+#include "backends/gpu/fake_driver_test_util.h"
+
+namespace rullama::gpu {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+const PipelineKey kFirst{Shader::kArgMax, {64}}, kSecond{Shader::kArgMax, {128}},
+    kThird{Shader::kRows, {64, 1}};
+
+TEST(KernelCache, CompilesEachKernelOnce) {
+  FakeHost host;
+  FakeDriver driver(host);
+  KernelCache kernels(driver);
+  EXPECT_EQ(kernels.Prepare(std::vector{kSecond, kFirst, kSecond}), 2U);
+  EXPECT_EQ(kernels.Prepare(std::vector{kFirst, kThird}), 1U);
+  EXPECT_THAT(driver.compiled, UnorderedElementsAre(kFirst, kSecond, kThird));
+  EXPECT_EQ(&kernels.Get(kFirst), &kernels.Get(kFirst));
+  EXPECT_NE(&kernels.Get(kFirst), &kernels.Get(kSecond));
+}
+
+// A driver whose kernels get all constants but the first as arguments.
+class FewKernels final : public FakeDriver {
+ public:
+  using FakeDriver::FakeDriver;
+  [[nodiscard]] PipelineKey CompiledKey(const PipelineKey& key) const override {
+    return {key.shader, {key.constants.front()}};
+  }
+};
+
+TEST(KernelCache, ConstantsThatAreArgumentsShareAKernel) {
+  FakeHost host;
+  FewKernels driver(host);
+  KernelCache kernels(driver);
+  const PipelineKey other{Shader::kRows, {64, 2}};
+  EXPECT_EQ(kernels.Prepare(std::vector{kThird, other}), 1U);
+  EXPECT_EQ(&kernels.Get(kThird), &kernels.Get(other));
+}
+
+TEST(KernelCache, TheHostKeepsWhatIsNew) {
+  FakeHost host;
+  FakeDriver driver(host);
+  { KernelCache(driver).Prepare(std::vector{kFirst, kSecond}); }
+  ASSERT_THAT(host.blobs, SizeIs(1));
+  EXPECT_THAT(host.blobs.at("fake"), SizeIs(2));
+  FakeHost other;
+  other.blobs["fake"].resize(5);
+  FakeDriver again(other);
+  { const KernelCache unchanged(again); }
+  EXPECT_THAT(again.loaded, SizeIs(5));
+  EXPECT_THAT(other.blobs.at("fake"), SizeIs(5)) << "nothing was compiled";
+}
+
+class WithoutCache final : public FakeDriver {
+ public:
+  using FakeDriver::FakeDriver;
+  [[nodiscard]] std::string CacheName() const override { return {}; }
+};
+
+TEST(KernelCache, ADriverMayKeepNothing) {
+  FakeHost host;
+  WithoutCache driver(host);
+  { KernelCache(driver).Prepare(std::vector{kFirst}); }
+  EXPECT_THAT(host.blobs, IsEmpty());
+}
+
+class OneFails final : public FakeDriver {
+ public:
+  using FakeDriver::FakeDriver;
+  std::unique_ptr<Kernel> Compile(const PipelineKey& key) override {
+    if (key == kSecond) throw sdk::Error(RL_INTERNAL, "it does not compile");
+    return FakeDriver::Compile(key);
+  }
+};
+
+TEST(KernelCache, WhatFailsLeavesTheOthers) {
+  FakeHost host;
+  OneFails driver(host);
+  KernelCache kernels(driver);
+  EXPECT_THROW(kernels.Prepare(std::vector{kFirst, kSecond, kThird}), sdk::Error);
+  EXPECT_EQ(kernels.Prepare(std::vector{kFirst, kThird}), 0U);
+  EXPECT_THAT(driver.compiled, UnorderedElementsAre(kFirst, kThird));
+}
+
+struct FakeJoined final : JoinedKernels {
+  explicit FakeJoined(int& waits) : waits_(waits) {}
+  void Wait() noexcept override { ++waits_; }
+  int& waits_;
+};
+
+class FakeJoiner final : public StepJoiner {
+ public:
+  std::unique_ptr<JoinedKernels> Join(std::span<const PipelineKey> kinds) override {
+    sizes.push_back(kinds.size());
+    if (kinds.size() > 2) return nullptr;
+    return std::make_unique<FakeJoined>(waits);
+  }
+  std::vector<size_t> sizes;
+  int waits = 0;
+};
+
+TEST(KernelCache, JoinsEachListOnceAndWaitsForItInTheEnd) {
+  FakeHost host;
+  FakeDriver driver(host);
+  FakeJoiner joiner;
+  {
+    KernelCache kernels(driver);
+    const std::vector two{kFirst, kSecond}, three{kFirst, kSecond, kThird};
+    JoinedKernels* joined = kernels.Join(joiner, two);
+    EXPECT_NE(joined, nullptr);
+    EXPECT_EQ(kernels.Join(joiner, two), joined);
+    EXPECT_EQ(kernels.Join(joiner, three), nullptr);
+    EXPECT_EQ(kernels.Join(joiner, three), nullptr);
+  }
+  EXPECT_THAT(joiner.sizes, ElementsAre(2, 3));
+  EXPECT_EQ(joiner.waits, 1);
+}
+
+}  // namespace
+}  // namespace rullama::gpu
