@@ -5,12 +5,13 @@
 #include "backends/gpu/device_objects.h"
 #include "backends/gpu/fuse.h"
 #include "backends/gpu/op_rows.h"
+#include "backends/gpu/plan.h"
 #include "backends/gpu/weights.h"
 
 namespace rullama::gpu {
 namespace {
 
-const Allocation& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
+const Allocation& CheckedMemory(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
   const auto& memory = static_cast<OwnedBuffer&>(buffer);
   if (offset > memory.size() || size > memory.size() - offset) {
     throw sdk::Error(RL_INVALID_ARGUMENT,
@@ -27,6 +28,10 @@ GpuDevice::GpuDevice(const Tuning& tuning, std::unique_ptr<Driver> driver, uint6
       kernels_(*driver_),
       tuning_(tuning) {
   tuning_.max_piece_bytes = blocks_.max_piece() - kWeightSlack;
+  if (tuning_.profile && !driver_->HasTimes()) {
+    driver_->host().Log(RL_LOG_WARNING,
+                        "option profile is 'on', but the device does not tell any times");
+  }
 }
 
 std::vector<sdk::OpSupport> GpuDevice::QueryOps(const sdk::GraphView& graph) {
@@ -34,7 +39,7 @@ std::vector<sdk::OpSupport> GpuDevice::QueryOps(const sdk::GraphView& graph) {
 }
 
 std::string GpuDevice::DescribeGraph(const sdk::GraphView& graph) {
-  return PrintFused(graph, Fuse(graph, TuningOf(graph)));
+  return PrintFused(graph, Fuse(graph, LoweringOf(*driver_, tuning_, graph).tuning));
 }
 
 sdk::WeightLayout GpuDevice::LayoutWeight(const rl_weight_desc& desc) {
@@ -50,12 +55,16 @@ std::unique_ptr<sdk::Buffer> GpuDevice::CreateBuffer(uint64_t bytes, rl_buffer_u
 }
 
 void GpuDevice::Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) {
-  driver_->Write(Checked(buffer, offset, data.size()), offset, data);
+  driver_->Write(CheckedMemory(buffer, offset, data.size()), offset, data);
 }
 
 void GpuDevice::Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) {
-  driver_->Read(Checked(buffer, offset, data.size()), offset, data);
+  driver_->Read(CheckedMemory(buffer, offset, data.size()), offset, data);
   driver_->CheckMore();
+}
+
+std::unique_ptr<sdk::Plan> GpuDevice::Compile(const sdk::GraphView& graph) {
+  return std::make_unique<GpuPlan>(*driver_, blocks_, kernels_, tuning_, graph);
 }
 
 void GpuDevice::Wait() {

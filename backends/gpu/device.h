@@ -1,4 +1,4 @@
-// The device that the host sees, over a driver (driver.h).
+// The device that the host sees, over the driver of any API (driver.h).
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
@@ -15,8 +15,11 @@
 
 namespace rullama::gpu {
 
-class GpuDevice : public sdk::Device {
+class GpuDevice final : public sdk::Device {
  public:
+  // `weight_piece`: the option of that name.
+  GpuDevice(const Tuning& tuning, std::unique_ptr<Driver> driver, uint64_t weight_piece);
+
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override;
   std::string DescribeGraph(const sdk::GraphView& graph) override;
   sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override;
@@ -24,18 +27,8 @@ class GpuDevice : public sdk::Device {
   std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage) override;
   void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override;
   void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override;
+  std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override;
   void Wait() override;
-
- protected:
-  // `weight_piece`: the option of that name.
-  GpuDevice(const Tuning& tuning, std::unique_ptr<Driver> driver, uint64_t weight_piece);
-
-  // The parameters with which a graph is lowered.
-  [[nodiscard]] virtual Tuning TuningOf(const sdk::GraphView& /*graph*/) const { return tuning_; }
-  [[nodiscard]] Driver& driver() { return *driver_; }
-  [[nodiscard]] BlockMemory& blocks() { return blocks_; }
-  [[nodiscard]] KernelCache& kernels() { return kernels_; }
-  [[nodiscard]] const Tuning& tuning() const { return tuning_; }
 
  private:
   std::unique_ptr<Driver> driver_;

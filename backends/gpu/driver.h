@@ -17,6 +17,7 @@
 #include "backends/gpu/block_memory.h"
 #include "backends/gpu/deferred_errors.h"
 #include "backends/gpu/dispatch.h"
+#include "backends/gpu/step_joiner.h"
 
 namespace rullama::gpu {
 
@@ -35,6 +36,36 @@ class Kernel {
   virtual ~Kernel() = default;
 };
 using Kernels = std::map<PipelineKey, std::unique_ptr<Kernel>>;
+
+class KernelCache;
+
+// Dispatches to record, in this order.
+struct Recording {
+  std::span<const Dispatch> dispatches = {};
+  // Of each (schedule.h), ascending. Empty on a device that never overlaps dispatches.
+  std::span<const uint32_t> levels = {};
+  const KernelCache& kernels;  // has those of the dispatches, and outlives the commands
+  bool timed = false;          // TimesOf() will be asked: no two dispatches overlap
+  bool few_rows = false;       // of a step, so that all dispatches together take milliseconds
+};
+
+// Recorded dispatches. The subclass of each driver holds what it replays.
+class Commands {
+ public:
+  virtual ~Commands() = default;
+};
+
+// Bytes that the host looks at after the next Wait(). `to` has to live until then.
+struct Readback {
+  const Allocation* from = nullptr;
+  uint64_t offset = 0;
+  std::span<std::byte> to = {};
+};
+
+// When a dispatch ran, in nanoseconds of the device's clock.
+struct DispatchTime {
+  uint64_t begin = 0, end = 0;
+};
 
 class Driver {
  public:
@@ -76,6 +107,22 @@ class Driver {
   virtual void LoadCache(std::span<const std::byte> saved) = 0;
   // What the host is to keep. Empty: nothing.
   [[nodiscard]] virtual std::vector<std::byte> CacheData(const Kernels& kernels) = 0;
+
+  // ---- work
+  // Whether dispatches between which there is no barrier may run at the same time.
+  [[nodiscard]] virtual bool OverlapsDispatches() const = 0;
+  // Whether the device tells when dispatches ran.
+  [[nodiscard]] virtual bool HasTimes() const = 0;
+  // Records what Submit() replays any number of times. Kernels read all that changes from memory.
+  virtual std::unique_ptr<Commands> Record(const Recording& recording) = 0;
+  // Starts commands after everything before; the bytes of `readback` are read after them. Does not
+  // wait. Errors: RL_DEVICE_LOST, from then on always.
+  virtual void Submit(Commands& commands, const Readback& readback) = 0;
+  // Appends when each dispatch of timed commands ran, in their order: of every execution since the
+  // last call, or of the last one alone. The device is idle.
+  virtual void TimesOf(Commands& commands, std::vector<DispatchTime>& times) = 0;
+  // Optional: makes steps of one row one dispatch. Null: the driver cannot.
+  virtual StepJoiner* joiner() { return nullptr; }
 
   // ---- waiting
   // Waits for everything. Errors: RL_DEVICE_LOST, from then on always; errors that work has noted.

@@ -57,6 +57,15 @@ class FakeDriver : public Driver {
   std::vector<uint64_t> blocks;       // bytes of each that was made
   std::vector<PipelineKey> compiled;  // in any order
   std::vector<std::byte> loaded;
+  struct Recorded {
+    size_t dispatches;
+    bool timed, few_rows;
+  };
+  std::vector<Recorded> recorded;
+  std::vector<size_t> submitted;  // the dispatches of each submission
+  uint32_t failed_op = 0;         // what steps say of themselves from now on
+  uint64_t clock = 0;
+  StepJoiner* step_joiner = nullptr;
 
   [[nodiscard]] MemoryFacts Memory() const override { return memory; }
   [[nodiscard]] bool HasFloat64() const override { return true; }
@@ -85,12 +94,48 @@ class FakeDriver : public Driver {
   [[nodiscard]] std::vector<std::byte> CacheData(const Kernels& kernels) override {
     return std::vector<std::byte>(kernels.size());
   }
+  [[nodiscard]] bool OverlapsDispatches() const override { return true; }
+  [[nodiscard]] bool HasTimes() const override { return true; }
+  std::unique_ptr<Commands> Record(const Recording& recording) override {
+    recorded.push_back({.dispatches = recording.dispatches.size(),
+                        .timed = recording.timed,
+                        .few_rows = recording.few_rows});
+    return std::make_unique<FakeCommands>(recording.dispatches.size());
+  }
+  void Submit(Commands& commands, const Readback& readback) override {
+    auto& fake = static_cast<FakeCommands&>(commands);
+    submitted.push_back(fake.count);
+    std::memcpy(readback.from->mapped() + readback.offset, &failed_op, sizeof(failed_op));
+    readbacks_.push_back(readback);
+    for (size_t i = 0; i < fake.count; ++i) {
+      fake.times.push_back({clock, clock + 10});
+      clock += 10;
+    }
+  }
+  void TimesOf(Commands& commands, std::vector<DispatchTime>& times) override {
+    auto& fake = static_cast<FakeCommands&>(commands);
+    times.insert(times.end(), fake.times.begin(), fake.times.end());
+    fake.times.clear();
+  }
+  StepJoiner* joiner() override { return step_joiner; }
   void FillZero(const Allocation& to) override { std::memset(to.mapped(), 0, to.size()); }
 
  protected:
-  void Finish() override {}
+  void Finish() override {
+    for (const Readback& readback : readbacks_) {
+      std::memcpy(readback.to.data(), readback.from->mapped() + readback.offset,
+                  readback.to.size());
+    }
+    readbacks_.clear();
+  }
 
  private:
+  struct FakeCommands final : Commands {
+    explicit FakeCommands(size_t dispatches) : count(dispatches) {}
+    size_t count;
+    std::vector<DispatchTime> times;
+  };
+
   // Bytes are made when they are touched, so that blocks of any size cost nothing.
   class Block final : public MemoryBlock {
    public:
@@ -104,6 +149,7 @@ class FakeDriver : public Driver {
   };
 
   std::mutex mutex_;
+  std::vector<Readback> readbacks_;
 };
 
 }  // namespace rullama::gpu

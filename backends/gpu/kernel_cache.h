@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "backends/gpu/driver.h"
-#include "backends/gpu/step_joiner.h"
 
 namespace rullama::gpu {
 

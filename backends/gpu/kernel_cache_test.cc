@@ -105,6 +105,13 @@ class FakeJoiner final : public StepJoiner {
     if (kinds.size() > 2) return nullptr;
     return std::make_unique<FakeJoined>(waits);
   }
+  [[nodiscard]] std::optional<Tuning> TuningFor(const Tuning& /*device*/,
+                                                const sdk::GraphView& /*graph*/) const override {
+    return std::nullopt;
+  }
+  void MergeKinds(std::vector<Dispatch>& /*dispatches*/) const override {}
+  JoinedCommands Record(const JoinedStep& /*step*/, BlockMemory& /*blocks*/) override { return {}; }
+  [[nodiscard]] sdk::Error StuckError() const override { return sdk::Error(RL_INTERNAL, ""); }
   std::vector<size_t> sizes;
   int waits = 0;
 };

@@ -5,13 +5,11 @@
 #include <bit>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "backends/gpu/device.h"
 #include "backends/gpu/options.h"
 #include "backends/opencl/driver.h"
 #include "backends/opencl/instance.h"
-#include "backends/opencl/plan.h"
 
 namespace rullama::opencl {
 namespace {
@@ -125,21 +123,6 @@ gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   return tuning;
 }
 
-class OpenClDevice final : public gpu::GpuDevice {
- public:
-  OpenClDevice(const Capabilities& can, const Settings& settings,
-               std::unique_ptr<OpenClDriver> driver)
-      : GpuDevice(TuningFor(can, settings), std::move(driver), settings.weight_piece),
-        driver_(static_cast<OpenClDriver&>(GpuDevice::driver())) {}
-
-  std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<OpenClPlan>(driver_, blocks(), kernels(), graph, tuning());
-  }
-
- private:
-  OpenClDriver& driver_;
-};
-
 rl_device_type TypeOf(const Capabilities& can) {
   if (can.IsCpu()) return RL_DEVICE_SOFTWARE;
   if ((can.type & CL_DEVICE_TYPE_GPU) == 0) return RL_DEVICE_OTHER;
@@ -175,11 +158,11 @@ class OpenClBackend final : public sdk::Backend {
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
     const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.capabilities);
-    return std::make_unique<OpenClDevice>(
-        physical.capabilities, settings,
-        std::make_unique<OpenClDriver>(
-            instance_->api(), physical, host(),
-            DriverOptions{settings.form, settings.cache, settings.profile}));
+    return std::make_unique<gpu::GpuDevice>(
+        TuningFor(physical.capabilities, settings),
+        std::make_unique<OpenClDriver>(instance_->api(), physical, host(),
+                                       DriverOptions{settings.form, settings.cache}),
+        settings.weight_piece);
   }
 
  private:

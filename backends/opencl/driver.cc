@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/gpu/weights.h"
+#include "backends/opencl/commands.h"
 #include "backends/opencl/kept_signals.h"
 
 namespace rullama::opencl {
@@ -52,7 +53,6 @@ OpenClDriver::OpenClDriver(const Api& api, const PhysicalDevice& physical, const
       api_(api),
       physical_(physical),
       cache_(options.cache),
-      records_times_(options.profile),
       next_address_(kFirstAddress) {
   const cl_context_properties properties[] = {
       CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(physical.platform), 0};
@@ -61,24 +61,17 @@ OpenClDriver::OpenClDriver(const Api& api, const PhysicalDevice& physical, const
   context_ = Own(api_.CreateContext(properties, 1, &physical_.id, nullptr, nullptr, &result),
                  api_.ReleaseContext);
   Check(result, "clCreateContext");
-  queue_ = NewQueue(options.profile);
+  queue_ = NewQueue(false);
   programs_ = std::make_unique<Programs>(*this, options.form);
 }
 
-Owned<cl_command_queue> OpenClDriver::NewQueue(bool profile) const {
+Owned<cl_command_queue> OpenClDriver::NewQueue(bool records_times) const {
   cl_int result = CL_SUCCESS;
   auto queue = Own(api_.CreateCommandQueue(context_.get(), physical_.id,
-                                           profile ? CL_QUEUE_PROFILING_ENABLE : 0, &result),
+                                           records_times ? CL_QUEUE_PROFILING_ENABLE : 0, &result),
                    api_.ReleaseCommandQueue);
   Check(result, "clCreateCommandQueue");
   return queue;
-}
-
-void OpenClDriver::RecordTimes() {
-  if (records_times_) return;
-  Wait();
-  queue_ = NewQueue(true);
-  records_times_ = true;
 }
 
 OpenClDriver::~OpenClDriver() {
@@ -193,6 +186,27 @@ void OpenClDriver::LoadCache(std::span<const std::byte> saved) { programs_->Load
 
 std::vector<std::byte> OpenClDriver::CacheData(const gpu::Kernels& kernels) {
   return programs_->BinariesOf(kernels);
+}
+
+// ---- work ---------------------------------------------------------------------------------------
+
+std::unique_ptr<gpu::Commands> OpenClDriver::Record(const gpu::Recording& recording) {
+  if (recording.timed && !records_times_) {
+    Wait();
+    queue_ = NewQueue(true);
+    records_times_ = true;
+  }
+  return std::make_unique<OpenClCommands>(*this, recording);
+}
+
+void OpenClDriver::Submit(gpu::Commands& commands, const gpu::Readback& readback) {
+  static_cast<OpenClCommands&>(commands).Enqueue(*this);
+  ReadLater(*readback.from, readback.offset, readback.to);
+  CheckQueue(api_.Flush(queue_.get()), "clFlush");
+}
+
+void OpenClDriver::TimesOf(gpu::Commands& commands, std::vector<gpu::DispatchTime>& times) {
+  static_cast<OpenClCommands&>(commands).ReadEvents(*this, times);
 }
 
 }  // namespace rullama::opencl

@@ -28,8 +28,7 @@ struct Place {
 
 struct DriverOptions {
   Form form = Form::kGeneric;
-  bool cache = false;    // binaries are kept on disk
-  bool profile = false;  // the queue notes when commands begin and end
+  bool cache = false;  // binaries are kept on disk
 };
 
 class OpenClDriver final : public gpu::Driver {
@@ -43,9 +42,6 @@ class OpenClDriver final : public gpu::Driver {
   [[nodiscard]] cl_device_id id() const { return physical_.id; }
   [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
   [[nodiscard]] const Programs& programs() const { return *programs_; }
-  // From now on the queue notes when commands begin and end, as with `profile`. Waits for
-  // everything.
-  void RecordTimes();
   // Commands run in the order in which they are put here.
   [[nodiscard]] cl_command_queue queue() const { return queue_.get(); }
   // The result of a call on the queue. Errors: as Check; a lost device stays lost.
@@ -61,28 +57,34 @@ class OpenClDriver final : public gpu::Driver {
   std::unique_ptr<gpu::MemoryBlock> NewBlock(uint64_t bytes, gpu::Residence residence) override;
   void Write(const gpu::Allocation& to, uint64_t offset, std::span<const std::byte> data) override;
   void Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) override;
-  // Queued: `data` has to live until the next Wait.
-  void ReadLater(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data);
   void FillZero(const gpu::Allocation& memory) override;
   std::unique_ptr<gpu::Kernel> Compile(const gpu::PipelineKey& key) override;
   [[nodiscard]] gpu::PipelineKey CompiledKey(const gpu::PipelineKey& key) const override;
   [[nodiscard]] std::string CacheName() const override;
   void LoadCache(std::span<const std::byte> saved) override;
   [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override;
+  // The queue runs them in order.
+  [[nodiscard]] bool OverlapsDispatches() const override { return false; }
+  [[nodiscard]] bool HasTimes() const override { return true; }
+  std::unique_ptr<gpu::Commands> Record(const gpu::Recording& recording) override;
+  void Submit(gpu::Commands& commands, const gpu::Readback& readback) override;
+  void TimesOf(gpu::Commands& commands, std::vector<gpu::DispatchTime>& times) override;
 
  private:
   class Block;
 
   void Finish() override;
   void CheckNotLost(const char* call) const;
-  [[nodiscard]] Owned<cl_command_queue> NewQueue(bool profile) const;
+  // Queued: `data` has to live until the next Wait.
+  void ReadLater(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data);
+  [[nodiscard]] Owned<cl_command_queue> NewQueue(bool records_times) const;
 
   const Api& api_;
   const PhysicalDevice physical_;
   Owned<cl_context> context_;
   Owned<cl_command_queue> queue_;
   const bool cache_;
-  bool records_times_;
+  bool records_times_ = false;  // the queue notes when commands begin and end
   std::map<gpu::DeviceAddress, const Block*> blocks_;  // by first address
   gpu::DeviceAddress next_address_;
   std::deque<std::vector<std::byte>> copies_;  // of small writes under way

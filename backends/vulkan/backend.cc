@@ -5,13 +5,11 @@
 #include <bit>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "backends/gpu/device.h"
 #include "backends/gpu/options.h"
 #include "backends/vulkan/driver.h"
 #include "backends/vulkan/instance.h"
-#include "backends/vulkan/plan.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -26,9 +24,6 @@ constexpr uint32_t kUsualMultiprocessors = 32;
 constexpr uint32_t kSoftwareMultiprocessors = 2;
 // Workgroups of 256 that one takes at a time.
 constexpr uint32_t kGroupsOfMultiprocessor = 4;
-// Invocations of a workgroup of a step in one dispatch: one is sure to fit on a multiprocessor.
-constexpr uint32_t kPersistentThreads = 512;
-constexpr uint32_t kPersistentSoftwareThreads = 128;
 // Shared memory that a GEMV needs beside the row that it stages.
 constexpr uint32_t kOtherSharedBytes = 8192;
 
@@ -157,34 +152,9 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   const uint32_t usual = tuning.software ? kSoftwareMultiprocessors : kUsualMultiprocessors;
   tuning.multiprocessors = can.multiprocessors > 0 ? can.multiprocessors : usual;
   tuning.few_groups = kGroupsOfMultiprocessor * tuning.multiprocessors;
-  if (settings.persistent) {
-    tuning.persistent_groups = std::max(1U, can.multiprocessors);
-    // attention.comp wants the invocations of each of 32 keys in one subgroup.
-    tuning.persistent_threads = std::min(
-        tuning.software ? kPersistentSoftwareThreads : kPersistentThreads, 32 * can.subgroup_size);
-  }
   tuning.max_prologue = (tuning.shared_bytes - kOtherSharedBytes) / sizeof(float);
   return tuning;
 }
-
-class VulkanDevice final : public gpu::GpuDevice {
- public:
-  VulkanDevice(const Capabilities& can, const Settings& settings,
-               std::unique_ptr<VulkanDriver> driver)
-      : GpuDevice(TuningFor(can, settings), std::move(driver), settings.weight_piece),
-        driver_(static_cast<VulkanDriver&>(GpuDevice::driver())) {}
-
-  std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<VulkanPlan>(driver_, blocks(), kernels(), graph, tuning());
-  }
-
- private:
-  [[nodiscard]] Tuning TuningOf(const sdk::GraphView& graph) const override {
-    return TuningForGraph(tuning(), graph);
-  }
-
-  VulkanDriver& driver_;
-};
 
 rl_device_type TypeOf(const Capabilities& can) {
   switch (can.properties.deviceType) {
@@ -235,10 +205,12 @@ class VulkanBackend final : public sdk::Backend {
         std::ranges::find(options, "cooperative_matrix", &sdk::Option::key) != options.end();
     host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.matrix_extension,
                                                       physical.capabilities.matrix_units, set));
-    return std::make_unique<VulkanDevice>(
-        physical.capabilities, settings,
-        std::make_unique<VulkanDriver>(*instance_, physical, settings.matrix_extension,
-                                       settings.subgroups, host()));
+    return std::make_unique<gpu::GpuDevice>(
+        TuningFor(physical.capabilities, settings),
+        std::make_unique<VulkanDriver>(
+            *instance_, physical, host(),
+            DriverOptions{settings.matrix_extension, settings.subgroups, settings.persistent}),
+        settings.weight_piece);
   }
 
  private:

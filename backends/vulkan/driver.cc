@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/gpu/in_parallel.h"
+#include "backends/vulkan/commands.h"
 #include "backends/vulkan/memory.h"
 
 namespace rullama::vulkan {
@@ -24,8 +25,11 @@ constexpr auto kMaxAsking = std::chrono::milliseconds(5);
 }  // namespace
 
 VulkanDriver::VulkanDriver(const Instance& instance, const PhysicalDevice& physical,
-                           MatrixExtension matrix_extension, bool subgroups, const sdk::Host& host)
-    : Driver(host), instance_(instance), physical_(physical), matrix_extension_(matrix_extension) {
+                           const sdk::Host& host, const DriverOptions& options)
+    : Driver(host),
+      instance_(instance),
+      physical_(physical),
+      matrix_extension_(options.matrix_extension) {
   CreateDevice();
   vkGetDeviceQueue(device_, physical_.capabilities.queue_family, 0, &queue_);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
@@ -39,7 +43,8 @@ VulkanDriver::VulkanDriver(const Instance& instance, const PhysicalDevice& physi
                                  VK_SEMAPHORE_TYPE_TIMELINE, 0};
   VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   Check(vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_), "vkCreateSemaphore");
-  pipelines_ = std::make_unique<Pipelines>(*this, subgroups);
+  pipelines_ = std::make_unique<Pipelines>(*this, options.subgroups);
+  if (options.persistent) joiner_ = std::make_unique<VulkanStepJoiner>(*this);
 }
 
 void VulkanDriver::CreateDevice() {
@@ -94,7 +99,7 @@ void VulkanDriver::CheckLost(VkResult result, const char* call) {
   Check(result, call);
 }
 
-void VulkanDriver::Submit(VkCommandBuffer commands) {
+void VulkanDriver::Start(VkCommandBuffer commands) {
   if (lost_) Check(VK_ERROR_DEVICE_LOST, "vkQueueSubmit");
   const uint64_t value = submitted_ + 1;
   VkTimelineSemaphoreSubmitInfo timeline{
@@ -125,13 +130,21 @@ bool VulkanDriver::IsDoneSoon() {
 
 void VulkanDriver::Finish() {
   if (lost_) Check(VK_ERROR_DEVICE_LOST, "vkWaitSemaphores");
-  if (completed_ == submitted_) return;
-  if (!IsDoneSoon()) {
-    VkSemaphoreWaitInfo wait{
-        VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &submitted_};
-    CheckLost(vkWaitSemaphores(device_, &wait, UINT64_MAX), "vkWaitSemaphores");
+  try {
+    if (completed_ != submitted_ && !IsDoneSoon()) {
+      VkSemaphoreWaitInfo wait{
+          VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &submitted_};
+      CheckLost(vkWaitSemaphores(device_, &wait, UINT64_MAX), "vkWaitSemaphores");
+    }
+  } catch (const sdk::Error&) {
+    readbacks_.clear();  // who wanted them may be gone at the next wait
+    throw;
   }
   completed_ = submitted_;
+  for (const gpu::Readback& readback : readbacks_) {
+    std::memcpy(readback.to.data(), readback.from->mapped() + readback.offset, readback.to.size());
+  }
+  readbacks_.clear();
 }
 
 void VulkanDriver::CheckMore() const {
@@ -181,7 +194,7 @@ void VulkanDriver::RunNow(Recorder record) {
   barrier.dstAccessMask |= VK_ACCESS_HOST_READ_BIT;
   sync();
   Check(vkEndCommandBuffer(copy_), "vkEndCommandBuffer");
-  Submit(copy_);
+  Start(copy_);
   Wait();
 }
 
@@ -249,8 +262,19 @@ std::vector<std::byte> VulkanDriver::CacheData(const gpu::Kernels& /*kernels*/) 
   return pipelines_->CacheData();
 }
 
-std::unique_ptr<gpu::JoinedKernels> VulkanDriver::Join(std::span<const PipelineKey> kinds) {
-  return pipelines_->Join(kinds);
+// ---- work ---------------------------------------------------------------------------------------
+
+std::unique_ptr<gpu::Commands> VulkanDriver::Record(const gpu::Recording& recording) {
+  return std::make_unique<VulkanCommands>(*this, recording);
+}
+
+void VulkanDriver::Submit(gpu::Commands& commands, const gpu::Readback& readback) {
+  for (VkCommandBuffer buffer : static_cast<VulkanCommands&>(commands).Buffers()) Start(buffer);
+  readbacks_.push_back(readback);
+}
+
+void VulkanDriver::TimesOf(gpu::Commands& commands, std::vector<gpu::DispatchTime>& times) {
+  static_cast<const VulkanCommands&>(commands).ReadTimes(times);
 }
 
 }  // namespace rullama::vulkan

@@ -15,24 +15,29 @@
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/memory.h"
 #include "backends/vulkan/pipelines.h"
+#include "backends/vulkan/step_joiner.h"
 
 namespace rullama::vulkan {
 
-class VulkanDriver final : public gpu::Driver, public gpu::StepJoiner {
+struct DriverOptions {
+  // The one through which shaders use matrix units.
+  MatrixExtension matrix_extension = MatrixExtension::kNone;
+  bool subgroups = false;   // which form of the shaders is used
+  bool persistent = false;  // steps of one row are one dispatch (step_joiner.h)
+};
+
+class VulkanDriver final : public gpu::Driver {
  public:
-  // `instance` outlives it. `subgroups`: which form of the shaders is used.
-  VulkanDriver(const Instance& instance, const PhysicalDevice& physical,
-               MatrixExtension matrix_extension, bool subgroups, const sdk::Host& host);
+  // `instance` outlives it.
+  VulkanDriver(const Instance& instance, const PhysicalDevice& physical, const sdk::Host& host,
+               const DriverOptions& options);
   ~VulkanDriver() override;
 
   [[nodiscard]] VkDevice handle() const { return device_; }
   [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
-  // The one through which shaders use matrix units.
   [[nodiscard]] MatrixExtension matrix_extension() const { return matrix_extension_; }
   [[nodiscard]] VkCommandPool pool() const { return pool_; }
   [[nodiscard]] const Pipelines& pipelines() const { return *pipelines_; }
-  // Starts a recorded command buffer after everything before it. Errors: RL_DEVICE_LOST.
-  void Submit(VkCommandBuffer commands);
 
   [[nodiscard]] gpu::MemoryFacts Memory() const override;
   [[nodiscard]] bool HasFloat64() const override { return capabilities().float64; }
@@ -48,7 +53,12 @@ class VulkanDriver final : public gpu::Driver, public gpu::StepJoiner {
   [[nodiscard]] std::string CacheName() const override;
   void LoadCache(std::span<const std::byte> saved) override { pipelines_->LoadCache(saved); }
   [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override;
-  std::unique_ptr<gpu::JoinedKernels> Join(std::span<const PipelineKey> kinds) override;
+  [[nodiscard]] bool OverlapsDispatches() const override { return true; }
+  [[nodiscard]] bool HasTimes() const override { return capabilities().timestamp_bits > 0; }
+  std::unique_ptr<gpu::Commands> Record(const gpu::Recording& recording) override;
+  void Submit(gpu::Commands& commands, const gpu::Readback& readback) override;
+  void TimesOf(gpu::Commands& commands, std::vector<gpu::DispatchTime>& times) override;
+  gpu::StepJoiner* joiner() override { return joiner_.get(); }
   // Errors that the validation layer reports are bugs of this plugin.
   void CheckMore() const override;
 
@@ -57,6 +67,8 @@ class VulkanDriver final : public gpu::Driver, public gpu::StepJoiner {
   void CreateDevice();
   // Host memory for copies of memory that the host cannot map.
   const VulkanBlock& Staging();
+  // Starts a recorded command buffer after everything before it. Errors: RL_DEVICE_LOST.
+  void Start(VkCommandBuffer commands);
   template <typename Recorder>
   void RunNow(Recorder record);
   bool IsDoneSoon();
@@ -73,8 +85,10 @@ class VulkanDriver final : public gpu::Driver, public gpu::StepJoiner {
   uint64_t submitted_ = 0;  // values of the timeline
   uint64_t completed_ = 0;
   bool lost_ = false;
+  std::vector<gpu::Readback> readbacks_;  // from mapped memory, by the next Finish()
   std::unique_ptr<VulkanBlock> staging_;
   std::unique_ptr<Pipelines> pipelines_;
+  std::unique_ptr<VulkanStepJoiner> joiner_;  // null: steps of one row are many dispatches
 };
 
 }  // namespace rullama::vulkan

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "backends/vulkan/driver.h"
+
 namespace rullama::vulkan {
 namespace {
 
@@ -47,17 +49,18 @@ uint32_t KindOf(const Dispatch& dispatch, std::span<const PipelineKey> kinds) {
 }
 
 // Deals the workgroups of each level's dispatches to those of the device, one after another.
-Lists Deal(std::span<const Dispatch> dispatches, std::span<const uint32_t> levels, uint32_t count,
-           std::span<const PipelineKey> kinds, VkDeviceAddress push, uint32_t device_groups) {
+Lists Deal(const gpu::JoinedStep& step, uint32_t count, VkDeviceAddress push,
+           uint32_t device_groups) {
+  const std::span<const Dispatch> dispatches = step.dispatches;
   Lists lists(device_groups);
   std::vector<size_t> begins(device_groups);
   for (uint32_t level = 0; level < count; ++level) {
     std::ranges::transform(lists, begins.begin(), &std::vector<Entry>::size);
     uint32_t next = 0;
     for (size_t i = 0; i < dispatches.size(); ++i) {
-      if (levels[i] != level) continue;
+      if (step.levels[i] != level) continue;
       const auto& groups = dispatches[i].groups;
-      const uint32_t kind = KindOf(dispatches[i], kinds);
+      const uint32_t kind = KindOf(dispatches[i], step.kinds);
       for (uint32_t index = 0; index < groups[0] * groups[1] * groups[2]; ++index) {
         lists[next].push_back(EntryOf(dispatches[i], kind, push + i * Dispatch::kPushBytes, index));
         next = (next + 1) % device_groups;
@@ -80,22 +83,20 @@ gpu::Allocation Keep(VulkanDriver& driver, gpu::BlockMemory& blocks, std::vector
 
 }  // namespace
 
-PersistentStep::PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, const Tuning& tuning,
-                               std::span<const PipelineKey> kinds,
-                               std::span<const Dispatch> dispatches,
-                               std::span<const uint32_t> levels, VkDeviceAddress step)
-    : groups_(tuning.persistent_groups) {
+PersistentStep::PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, uint32_t groups,
+                               const gpu::JoinedStep& step)
+    : groups_(groups) {
   std::vector<std::byte> push;
-  push.reserve(dispatches.size() * Dispatch::kPushBytes);
-  for (const Dispatch& dispatch : dispatches) {
+  push.reserve(step.dispatches.size() * Dispatch::kPushBytes);
+  for (const Dispatch& dispatch : step.dispatches) {
     push.insert(push.end(), dispatch.push.begin(), dispatch.push.begin() + Dispatch::kPushBytes);
   }
   push_ = Keep(driver, blocks, std::move(push));
 
-  const uint32_t count = levels.empty() ? 0 : std::ranges::max(levels) + 1;
+  const uint32_t count = step.levels.empty() ? 0 : std::ranges::max(step.levels) + 1;
   std::vector<Entry> entries;
   std::vector<uint32_t> starts;
-  for (const auto& list : Deal(dispatches, levels, count, kinds, push_.address(), groups_)) {
+  for (const auto& list : Deal(step, count, push_.address(), groups_)) {
     starts.push_back(static_cast<uint32_t>(entries.size()));
     entries.insert(entries.end(), list.begin(), list.end());
   }
@@ -104,7 +105,7 @@ PersistentStep::PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, c
   starts_ = Keep(driver, blocks, std::move(starts));
   meeting_ = blocks.Allocate(kMeetingBytes);
   driver.FillZero(meeting_);
-  constants_ = {entries_.address(), starts_.address(), meeting_.address(), step, count, 0};
+  constants_ = {entries_.address(), starts_.address(), meeting_.address(), step.step, count, 0};
 }
 
 void PersistentStep::Record(VkCommandBuffer commands, VkPipelineLayout layout,

@@ -8,16 +8,19 @@
 #include <span>
 #include <vector>
 
-#include "backends/vulkan/driver.h"
+#include "backends/gpu/block_memory.h"
+#include "backends/gpu/step_joiner.h"
+#include "backends/vulkan/pipelines.h"
 
 namespace rullama::vulkan {
 
+class VulkanDriver;
+
 class PersistentStep {
  public:
-  // Dispatches with the level of each (schedule.h), whose pipelines are among `kinds`.
-  PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, const Tuning& tuning,
-                 std::span<const PipelineKey> kinds, std::span<const Dispatch> dispatches,
-                 std::span<const uint32_t> levels, VkDeviceAddress step);
+  // `groups`: workgroups, all of which run at the same time.
+  PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, uint32_t groups,
+                 const gpu::JoinedStep& step);
 
   // `pipeline`: what Pipelines::Join made of the kinds.
   void Record(VkCommandBuffer commands, VkPipelineLayout layout, VkPipeline pipeline) const;

@@ -31,6 +31,9 @@ class Pipeline final : public gpu::Kernel {
   Pipeline(VkDevice device, VkPipeline handle) : device_(device), handle_(handle) {}
   ~Pipeline() override { vkDestroyPipeline(device_, handle_, nullptr); }
   [[nodiscard]] VkPipeline handle() const { return handle_; }
+  static VkPipeline HandleOf(const gpu::Kernel& kernel) {
+    return static_cast<const Pipeline&>(kernel).handle();
+  }
 
  private:
   VkDevice device_;

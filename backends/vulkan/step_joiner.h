@@ -1,0 +1,35 @@
+// Steps of one row as one dispatch (persistent.h): for which graphs, and of which kernels.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backends/gpu/step_joiner.h"
+#include "backends/vulkan/pipelines.h"
+
+namespace rullama::vulkan {
+
+class VulkanDriver;
+
+class VulkanStepJoiner final : public gpu::StepJoiner {
+ public:
+  // On a device with Capabilities::memory_model and subgroup_arithmetic, which outlives it.
+  explicit VulkanStepJoiner(VulkanDriver& driver) : driver_(driver) {}
+
+  [[nodiscard]] std::optional<Tuning> TuningFor(const Tuning& device,
+                                                const sdk::GraphView& graph) const override;
+  void MergeKinds(std::vector<Dispatch>& dispatches) const override;
+  std::unique_ptr<gpu::JoinedKernels> Join(std::span<const PipelineKey> kinds) override;
+  gpu::JoinedCommands Record(const gpu::JoinedStep& step, gpu::BlockMemory& blocks) override;
+  [[nodiscard]] sdk::Error StuckError() const override;
+
+ private:
+  VulkanDriver& driver_;
+};
+
+}  // namespace rullama::vulkan
