@@ -1,42 +1,54 @@
-// Parses the values of backend options: switches and byte counts.
+// The options of a GPU backend as a table: what is in it is read, and all else is refused with the
+// list of what there is.
+//
+// Thread safety: none.
 #pragma once
 
 #include <rullama/sdk/backend.h>
 
-#include <charconv>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace rullama::gpu {
 
-// Errors: RL_INVALID_ARGUMENT unless the value is on or off.
-inline bool ParseSwitch(const sdk::Option& option) {
-  if (option.value == "on") return true;
-  if (option.value == "off") return false;
-  throw sdk::Error(RL_INVALID_ARGUMENT,
-                   "option " + option.key + " is '" + option.value + "', expected on or off");
-}
+// What the options say that every GPU backend has.
+struct CommonSettings {
+  bool precise_products = false;
+  bool profile = false;
+  uint64_t weight_piece = 0;  // bytes of a piece of a weight, at most; 0: an allocation
+};
 
-// Parses a switch for a feature that only some devices have. Errors: the same, and
-// RL_INVALID_ARGUMENT if the switch is on but the feature is not `available`.
-inline bool ParseSwitch(const sdk::Option& option, bool available, const char* what) {
-  const bool on = ParseSwitch(option);
-  if (on && !available) {
-    throw sdk::Error(RL_INVALID_ARGUMENT,
-                     "option " + option.key + " is 'on', but the device has no " + what);
-  }
-  return on;
-}
+class Options {
+ public:
+  // Takes a value, or throws sdk::Error(RL_INVALID_ARGUMENT) that says what was expected.
+  using Reader = std::function<void(const sdk::Option& option)>;
 
-// Errors: RL_INVALID_ARGUMENT unless the value is a whole number from `least` to `most`.
-inline uint64_t ParseBytes(const sdk::Option& option, uint64_t least, uint64_t most) {
-  uint64_t bytes = 0;
-  const char* end = option.value.data() + option.value.size();
-  const auto [stop, error] = std::from_chars(option.value.data(), end, bytes);
-  if (error == std::errc() && stop == end && bytes >= least && bytes <= most) return bytes;
-  throw sdk::Error(RL_INVALID_ARGUMENT, "option " + option.key + " is '" +
-                                            std::string(option.value) + "', expected bytes from " +
-                                            std::to_string(least) + " to " + std::to_string(most));
-}
+  // `backend`: its name. `common`: set by what is read. `max_allocation`: bytes.
+  Options(std::string backend, CommonSettings& common, uint64_t max_allocation);
+
+  void Add(const std::string& name, Reader read) { readers_[name] = std::move(read); }
+  // A switch, which sets `value`.
+  void AddSwitch(const std::string& name, bool& value);
+  // A switch for what only some devices have: on is an error unless it is `available`. The device
+  // has no `what`.
+  void AddSwitch(const std::string& name, bool& value, bool available, const std::string& what);
+
+  // Reads them in order. Errors: RL_INVALID_ARGUMENT for an option that is not in the table.
+  void Read(std::span<const sdk::Option> options) const;
+
+ private:
+  std::string backend_;
+  std::map<std::string, Reader, std::less<>> readers_;
+};
+
+// Errors: RL_INVALID_ARGUMENT that names the option and its value.
+[[noreturn]] void RefuseOption(const sdk::Option& option, const std::string& problem);
+// Whether a switch was switched on, not merely left as it is.
+bool IsSwitchedOn(std::span<const sdk::Option> options, std::string_view name);
 
 }  // namespace rullama::gpu

@@ -31,9 +31,7 @@ struct Settings {
   Form form;
   bool cache;
   bool tensor_cores;
-  bool precise_products = false;
-  bool profile = false;
-  uint64_t weight_piece = 0;  // bytes
+  gpu::CommonSettings common = {};
 };
 
 // Whether the device multiplies matrices of 16 x 8 x 16 in f16 (mma.sync).
@@ -51,14 +49,10 @@ Form FormFor(const Capabilities& can) {
 Form ParseForm(const sdk::Option& option, const Capabilities& can) {
   if (option.value == "cpu") return Form::kCpu;
   if (option.value == "generic") return Form::kGeneric;
-  if (option.value != "nvidia") {
-    throw sdk::Error(RL_INVALID_ARGUMENT,
-                     "option kernels is '" + option.value + "', expected cpu, generic or nvidia");
-  }
+  if (option.value != "nvidia") gpu::RefuseOption(option, "expected cpu, generic or nvidia");
   if (can.nvidia == 0) {
-    throw sdk::Error(RL_INVALID_ARGUMENT,
-                     "option kernels is 'nvidia', but the device is '" + can.name +
-                         "', whose driver has no cl_nv_device_attribute_query");
+    gpu::RefuseOption(option, "but the device is '" + can.name +
+                                  "', whose driver has no cl_nv_device_attribute_query");
   }
   return Form::kNvidia;
 }
@@ -67,41 +61,22 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
   // Drivers of CPUs keep what they have compiled themselves. A file of ours would make a warm start
   // quicker, but PoCL compiles each program a second time before it hands out its binary.
   Settings settings{FormFor(can), !can.IsCpu(), HasTensorCores(can)};
-  for (const sdk::Option& option : options) {
-    if (option.key == "kernels") {
-      settings.form = ParseForm(option, can);
-    } else if (option.key == "cache") {
-      settings.cache = gpu::ParseSwitch(option);
-    } else if (option.key == "tensor_cores") {
-      settings.tensor_cores =
-          gpu::ParseSwitch(option, HasTensorCores(can),
-                           "tensor cores of NVIDIA's, of compute capability 8.0 or later");
-    } else if (option.key == "weight_piece") {
-      settings.weight_piece = gpu::ParseBytes(option, gpu::kMinPiece, can.max_allocation);
-    } else if (option.key == "precise_products") {
-      settings.precise_products = gpu::ParseSwitch(option);
-    } else if (option.key == "profile") {
-      settings.profile = gpu::ParseSwitch(option);
-    } else {
-      throw sdk::Error(
-          RL_INVALID_ARGUMENT,
-          "unknown option '" + option.key +
-              "'; the opencl backend knows: cache, kernels, precise_products, profile, "
-              "tensor_cores, weight_piece");
-    }
-  }
-  for (const sdk::Option& option : options) {
-    if (option.key == "tensor_cores" && option.value == "on" && settings.form != Form::kNvidia) {
-      throw sdk::Error(RL_INVALID_ARGUMENT,
-                       "option tensor_cores is 'on', but needs kernels to be 'nvidia'");
-    }
+  gpu::Options table("opencl", settings.common, can.max_allocation);
+  table.Add("kernels", [&](const sdk::Option& option) { settings.form = ParseForm(option, can); });
+  table.AddSwitch("cache", settings.cache);
+  table.AddSwitch("tensor_cores", settings.tensor_cores, HasTensorCores(can),
+                  "tensor cores of NVIDIA's, of compute capability 8.0 or later");
+  table.Read(options);
+  if (settings.form != Form::kNvidia && gpu::IsSwitchedOn(options, "tensor_cores")) {
+    throw sdk::Error(RL_INVALID_ARGUMENT,
+                     "option tensor_cores is 'on', but needs kernels to be 'nvidia'");
   }
   return settings;
 }
 
 gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   gpu::Tuning tuning;
-  tuning.profile = settings.profile;
+  tuning.profile = settings.common.profile;
   tuning.multiprocessors = can.compute_units;
   tuning.special_kernels = false;
   tuning.shared_bytes = static_cast<uint32_t>(std::min<uint64_t>(can.local_memory, UINT32_MAX));
@@ -115,7 +90,7 @@ gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.subgroups = settings.form == Form::kNvidia;
   tuning.subgroup_size = tuning.subgroups ? kWarp : 1;
   tuning.cooperative_matrix = tuning.subgroups && settings.tensor_cores;
-  tuning.precise_products = settings.precise_products;
+  tuning.precise_products = settings.common.precise_products;
   tuning.wide = static_cast<uint32_t>(std::min<size_t>(
       tuning.subgroups ? kWideThreadsOfNvidia : kWideThreads, std::bit_floor(can.max_work_group)));
   tuning.few_groups = kGroupsOfUnit * can.compute_units;
@@ -162,7 +137,7 @@ class OpenClBackend final : public sdk::Backend {
         TuningFor(physical.capabilities, settings),
         std::make_unique<OpenClDriver>(instance_->api(), physical, host(),
                                        DriverOptions{settings.form, settings.cache}),
-        settings.weight_piece);
+        settings.common.weight_piece);
   }
 
  private:

@@ -32,9 +32,7 @@ struct Settings {
   MatrixExtension matrix_extension;
   bool integer_dot;
   bool persistent;
-  bool precise_products = false;
-  bool profile = false;
-  uint64_t weight_piece = 0;  // bytes
+  gpu::CommonSettings common = {};
 };
 
 // Whether steps of one row can be one dispatch (persistent.h).
@@ -70,16 +68,11 @@ std::string TextOf(MatrixExtension extension, const MatrixUnits& units, bool set
   return "not used; " + LacksOf(units);
 }
 
-[[noreturn]] void RefuseMatrixUnits(const sdk::Option& option, const std::string& problem) {
-  throw sdk::Error(RL_INVALID_ARGUMENT,
-                   "option " + option.key + " is '" + option.value + "', " + problem);
-}
-
 // `extension`, unless something is lacking.
 MatrixExtension Require(const sdk::Option& option, const std::string& lacks,
                         MatrixExtension extension) {
   if (lacks.empty()) return extension;
-  RefuseMatrixUnits(option, "but the device cannot use " + ExtensionName(extension) + ": " + lacks +
+  gpu::RefuseOption(option, "but the device cannot use " + ExtensionName(extension) + ": " + lacks +
                                 "; leave the option out to use what the device has");
 }
 
@@ -89,49 +82,34 @@ MatrixExtension ParseMatrixExtension(const sdk::Option& option, const MatrixUnit
   if (option.value == "off") return MatrixExtension::kNone;
   if (option.value == "nv") return Require(option, units.nv_lacks, MatrixExtension::kNv);
   if (option.value == "khr") return Require(option, units.khr_lacks, MatrixExtension::kKhr);
-  if (option.value != "on") RefuseMatrixUnits(option, "expected on, off, nv or khr");
+  if (option.value != "on") gpu::RefuseOption(option, "expected on, off, nv or khr");
   const MatrixExtension best = units.Best();
   if (best != MatrixExtension::kNone) return best;
-  RefuseMatrixUnits(option, "but the device cannot use its matrix units; " + LacksOf(units) +
+  gpu::RefuseOption(option, "but the device cannot use its matrix units; " + LacksOf(units) +
                                 "; leave the option out to do without");
 }
 
 Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
   Settings settings{can.subgroup_arithmetic, can.matrix_units.Best(),
                     can.fast_integer_dot && can.subgroup_arithmetic, PersistsByDefault(can)};
-  for (const sdk::Option& option : options) {
-    if (option.key == "integer_dot") {
-      settings.integer_dot = gpu::ParseSwitch(option, can.integer_dot && can.subgroup_arithmetic,
-                                              "dot products of bytes, or no subgroup arithmetic");
-    } else if (option.key == "persistent") {
-      settings.persistent = gpu::ParseSwitch(option, CanPersist(can),
-                                             "memory model of Vulkan, or no subgroup arithmetic");
-    } else if (option.key == "weight_piece") {
-      settings.weight_piece = gpu::ParseBytes(option, gpu::kMinPiece, can.max_allocation);
-    } else if (option.key == "precise_products") {
-      settings.precise_products = gpu::ParseSwitch(option);
-    } else if (option.key == "profile") {
-      settings.profile = gpu::ParseSwitch(option);
-    } else if (option.key == "subgroups") {
-      settings.subgroups = gpu::ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
-    } else if (option.key == "cooperative_matrix") {
-      settings.matrix_extension = ParseMatrixExtension(option, can.matrix_units);
-    } else {
-      throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
-                                                "'; the vulkan backend knows: cooperative_matrix, "
-                                                "integer_dot, persistent, precise_products, "
-                                                "profile, subgroups, weight_piece");
-    }
+  const bool arithmetic = can.subgroup_arithmetic;
+  gpu::Options table("vulkan", settings.common, can.max_allocation);
+  table.AddSwitch("integer_dot", settings.integer_dot, can.integer_dot && arithmetic,
+                  "dot products of bytes, or no subgroup arithmetic");
+  table.AddSwitch("persistent", settings.persistent, CanPersist(can),
+                  "memory model of Vulkan, or no subgroup arithmetic");
+  table.AddSwitch("subgroups", settings.subgroups, arithmetic, "subgroup arithmetic");
+  table.Add("cooperative_matrix", [&](const sdk::Option& option) {
+    settings.matrix_extension = ParseMatrixExtension(option, can.matrix_units);
+  });
+  table.Read(options);
+  if (settings.subgroups) return settings;
+  for (const char* name : {"integer_dot", "persistent"}) {
+    if (!gpu::IsSwitchedOn(options, name)) continue;
+    throw sdk::Error(RL_INVALID_ARGUMENT, std::string("option ") + name +
+                                              " is 'on', but needs subgroups, which are 'off'");
   }
-  if (!settings.subgroups) {
-    for (const sdk::Option& option : options) {
-      if ((option.key == "integer_dot" || option.key == "persistent") && option.value == "on") {
-        throw sdk::Error(RL_INVALID_ARGUMENT,
-                         "option " + option.key + " is 'on', but needs subgroups, which are 'off'");
-      }
-    }
-    settings.integer_dot = settings.persistent = false;
-  }
+  settings.integer_dot = settings.persistent = false;
   return settings;
 }
 
@@ -139,11 +117,11 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   Tuning tuning;
   tuning.subgroups = settings.subgroups;
   tuning.subgroup_size = can.subgroup_size;
-  tuning.profile = settings.profile;
+  tuning.profile = settings.common.profile;
   tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
   tuning.cooperative_matrix = settings.matrix_extension != MatrixExtension::kNone;
   tuning.half_norms = tuning.cooperative_matrix;
-  tuning.precise_products = settings.precise_products;
+  tuning.precise_products = settings.common.precise_products;
   tuning.integer_dot = settings.integer_dot;
   tuning.software = can.IsSoftware();
   tuning.row_kernels = tuning.subgroups && (tuning.integer_dot || tuning.software);
@@ -210,7 +188,7 @@ class VulkanBackend final : public sdk::Backend {
         std::make_unique<VulkanDriver>(
             *instance_, physical, host(),
             DriverOptions{settings.matrix_extension, settings.subgroups, settings.persistent}),
-        settings.weight_piece);
+        settings.common.weight_piece);
   }
 
  private:
