@@ -24,9 +24,9 @@ Range HostRange(const rl_value& value) {
 
 }  // namespace
 
-AddressMap::AddressMap(const sdk::GraphView& graph, const Tuning& tuning, ScratchPool& scratch)
+AddressMap::AddressMap(const sdk::GraphView& graph, const Target& target, ScratchPool& scratch)
     : graph_(graph) {
-  const bool unaliased = TransientsAreUnaliased(graph, tuning);
+  const bool unaliased = TransientsAreUnaliased(graph, target);
   std::vector<uint32_t> own;
   uint64_t own_bytes = 0;
   for (uint32_t i = 0; i < graph.value_count(); ++i) {

@@ -10,7 +10,7 @@
 
 #include "backends/gpu/memory.h"
 #include "backends/gpu/scratch_pool.h"
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::gpu {
 
@@ -18,7 +18,7 @@ class AddressMap {
  public:
   // Values with a buffer lie in it, constants in their DeviceWeight. With few rows, private values
   // get memory of their own from `scratch` (TransientsAreUnaliased).
-  AddressMap(const sdk::GraphView& graph, const Tuning& tuning, ScratchPool& scratch);
+  AddressMap(const sdk::GraphView& graph, const Target& target, ScratchPool& scratch);
 
   [[nodiscard]] Range RangeOf(uint32_t value) const { return ranges_[value]; }
   // Null for RL_NO_VALUE.

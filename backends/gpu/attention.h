@@ -10,7 +10,7 @@ int64_t GroupOf(int64_t heads_per_kv, int64_t most);
 
 // Whether attention_row.comp can compute this attention op: it has one query row, or
 // several that are computed side by side.
-bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention);
+bool IsOneRow(const sdk::GraphView& graph, const Target& target, const rl_op& attention);
 
 // Turns per position of each pair that a rope rotates, theta^(-2i / n_rot) / factor / 2 pi: their
 // fractions in 64 bits, high word first. Whole turns change nothing.

@@ -22,24 +22,26 @@ const Allocation& CheckedMemory(sdk::Buffer& buffer, uint64_t offset, uint64_t s
 
 }  // namespace
 
-GpuDevice::GpuDevice(const Tuning& tuning, std::unique_ptr<Driver> driver, uint64_t weight_piece)
+GpuDevice::GpuDevice(std::unique_ptr<Driver> driver, const CommonSettings& settings)
     : driver_(std::move(driver)),
-      blocks_(*driver_, weight_piece),
+      blocks_(*driver_, settings.weight_piece),
       kernels_(*driver_),
-      tuning_(tuning) {
-  tuning_.max_piece_bytes = blocks_.max_piece() - kWeightSlack;
-  if (tuning_.profile && !driver_->HasTimes()) {
+      target_(driver_->target()),
+      profile_(settings.profile) {
+  target_.can.max_piece_bytes = blocks_.max_piece() - kWeightSlack;
+  target_.prefers.precise_products = settings.precise_products;
+  if (profile_ && !target_.can.tells_times) {
     driver_->host().Log(RL_LOG_WARNING,
                         "option profile is 'on', but the device does not tell any times");
   }
 }
 
 std::vector<sdk::OpSupport> GpuDevice::QueryOps(const sdk::GraphView& graph) {
-  return OpRows().Query(graph, DeviceLimits{driver_->HasFloat64(), tuning_.max_piece_bytes});
+  return OpRows().Query(graph, DeviceLimits{target_.can.float64, target_.can.max_piece_bytes});
 }
 
 std::string GpuDevice::DescribeGraph(const sdk::GraphView& graph) {
-  return PrintFused(graph, Fuse(graph, LoweringOf(*driver_, tuning_, graph).tuning));
+  return PrintFused(graph, Fuse(graph, LoweringOf(*driver_, target_, profile_, graph).target));
 }
 
 sdk::WeightLayout GpuDevice::LayoutWeight(const rl_weight_desc& desc) {
@@ -64,7 +66,7 @@ void GpuDevice::Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> 
 }
 
 std::unique_ptr<sdk::Plan> GpuDevice::Compile(const sdk::GraphView& graph) {
-  return std::make_unique<GpuPlan>(*driver_, blocks_, kernels_, tuning_, graph);
+  return std::make_unique<GpuPlan>(*driver_, blocks_, kernels_, target_, profile_, graph);
 }
 
 void GpuDevice::Wait() {

@@ -11,14 +11,14 @@
 #include "backends/gpu/block_memory.h"
 #include "backends/gpu/driver.h"
 #include "backends/gpu/kernel_cache.h"
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/options.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::gpu {
 
 class GpuDevice final : public sdk::Device {
  public:
-  // `weight_piece`: the option of that name.
-  GpuDevice(const Tuning& tuning, std::unique_ptr<Driver> driver, uint64_t weight_piece);
+  GpuDevice(std::unique_ptr<Driver> driver, const CommonSettings& settings);
 
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override;
   std::string DescribeGraph(const sdk::GraphView& graph) override;
@@ -34,7 +34,8 @@ class GpuDevice final : public sdk::Device {
   std::unique_ptr<Driver> driver_;
   BlockMemory blocks_;
   KernelCache kernels_;
-  Tuning tuning_;
+  Target target_;
+  bool profile_;
 };
 
 }  // namespace rullama::gpu

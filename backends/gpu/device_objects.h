@@ -42,8 +42,6 @@ class PlanMemory final : public PlanDevice {
   PlanMemory(Driver& driver, BlockMemory& blocks) : driver_(driver), blocks_(blocks) {}
   DeviceAddress NewMemory(uint64_t bytes) override;
   void Fill(DeviceAddress address, std::span<const std::byte> bytes) override;
-  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const override { return driver_.MaxGroups(axis); }
-  [[nodiscard]] bool FollowsPointers() const override { return driver_.FollowsPointers(); }
 
   [[nodiscard]] size_t allocations() const { return memory_.size(); }
 

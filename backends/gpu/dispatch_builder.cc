@@ -9,7 +9,7 @@ namespace rullama::gpu {
 
 DispatchBuilder::DispatchBuilder(PlanBuilder& plan, Shader shader, std::vector<uint32_t> constants)
     : plan_(plan) {
-  constants.front() = plan.tuning().Threads(constants.front());
+  constants.front() = plan.target().Threads(constants.front());
   dispatch_.pipeline = {shader, std::move(constants)};
   dispatch_.op_index = plan.op_index();
 }

@@ -18,6 +18,7 @@
 #include "backends/gpu/deferred_errors.h"
 #include "backends/gpu/dispatch.h"
 #include "backends/gpu/step_joiner.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::gpu {
 
@@ -42,7 +43,7 @@ class KernelCache;
 // Dispatches to record, in this order.
 struct Recording {
   std::span<const Dispatch> dispatches = {};
-  // Of each (schedule.h), ascending. Empty on a device that never overlaps dispatches.
+  // Of each (schedule.h), ascending. Empty unless Capabilities::overlaps_dispatches.
   std::span<const uint32_t> levels = {};
   const KernelCache& kernels;  // has those of the dispatches, and outlives the commands
   bool timed = false;          // TimesOf() will be asked: no two dispatches overlap
@@ -69,22 +70,18 @@ struct DispatchTime {
 
 class Driver {
  public:
-  explicit Driver(const sdk::Host& host) : host_(host) {}
+  // `target`: what graphs are lowered for, less what GpuDevice adds: the sizes of pieces of weights
+  // and the options that all backends have.
+  Driver(const sdk::Host& host, const Target& target) : host_(host), target_(target) {}
   virtual ~Driver() = default;
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
   [[nodiscard]] const sdk::Host& host() const { return host_; }
-
-  // ---- facts
-  [[nodiscard]] virtual MemoryFacts Memory() const = 0;
-  [[nodiscard]] virtual bool HasFloat64() const = 0;
-  // Whether kernels may read addresses from memory. If not, all addresses are arguments.
-  [[nodiscard]] virtual bool FollowsPointers() const = 0;
-  // The maximum number of workgroups of a dispatch along `axis`.
-  [[nodiscard]] virtual uint32_t MaxGroups(uint32_t axis) const = 0;
+  [[nodiscard]] const Target& target() const { return target_; }
 
   // ---- memory. `offset` counts from the start of the allocation.
+  [[nodiscard]] virtual MemoryFacts Memory() const = 0;
   // Allocates memory, whose contents are undefined and which must not outlive the driver. Errors:
   // RL_OUT_OF_MEMORY with the driver's message.
   virtual std::unique_ptr<MemoryBlock> NewBlock(uint64_t bytes, Residence residence) = 0;
@@ -109,10 +106,6 @@ class Driver {
   [[nodiscard]] virtual std::vector<std::byte> CacheData(const Kernels& kernels) = 0;
 
   // ---- work
-  // Whether dispatches between which there is no barrier may run at the same time.
-  [[nodiscard]] virtual bool OverlapsDispatches() const = 0;
-  // Whether the device tells when dispatches ran.
-  [[nodiscard]] virtual bool HasTimes() const = 0;
   // Records what Submit() replays any number of times. Kernels read all that changes from memory.
   virtual std::unique_ptr<Commands> Record(const Recording& recording) = 0;
   // Starts commands after everything before; the bytes of `readback` are read after them. Does not
@@ -155,6 +148,7 @@ class Driver {
 
  private:
   sdk::Host host_;
+  Target target_;
   RunningWork running_;
 };
 

@@ -49,9 +49,18 @@ struct FakeHost {
   [[nodiscard]] sdk::Host host() const { return sdk::Host(table); }
 };
 
+inline Target TargetOfFakes() {
+  return {.can = {.float64 = true,
+                  .follows_pointers = true,
+                  .overlaps_dispatches = true,
+                  .tells_times = true},
+          .prefers = {},
+          .quirks = {}};
+}
+
 class FakeDriver : public Driver {
  public:
-  explicit FakeDriver(const FakeHost& host) : Driver(host.host()) {}
+  explicit FakeDriver(const FakeHost& host) : Driver(host.host(), TargetOfFakes()) {}
 
   MemoryFacts memory{.total = uint64_t{1} << 30, .max_allocation = uint64_t{1} << 28};
   std::vector<uint64_t> blocks;       // bytes of each that was made
@@ -68,9 +77,6 @@ class FakeDriver : public Driver {
   StepJoiner* step_joiner = nullptr;
 
   [[nodiscard]] MemoryFacts Memory() const override { return memory; }
-  [[nodiscard]] bool HasFloat64() const override { return true; }
-  [[nodiscard]] bool FollowsPointers() const override { return true; }
-  [[nodiscard]] uint32_t MaxGroups(uint32_t /*axis*/) const override { return 65535; }
   std::unique_ptr<MemoryBlock> NewBlock(uint64_t bytes, Residence /*residence*/) override {
     blocks.push_back(bytes);
     return std::make_unique<Block>(bytes);
@@ -94,8 +100,6 @@ class FakeDriver : public Driver {
   [[nodiscard]] std::vector<std::byte> CacheData(const Kernels& kernels) override {
     return std::vector<std::byte>(kernels.size());
   }
-  [[nodiscard]] bool OverlapsDispatches() const override { return true; }
-  [[nodiscard]] bool HasTimes() const override { return true; }
   std::unique_ptr<Commands> Record(const Recording& recording) override {
     recorded.push_back({.dispatches = recording.dispatches.size(),
                         .timed = recording.timed,

@@ -14,16 +14,16 @@ bool IsOneOf(uint32_t kind, const std::array<uint32_t, 3>& kinds) {
   return std::ranges::find(kinds, kind) != kinds.end();
 }
 
-bool StepsAllow(const sdk::GraphView& graph, const Tuning& tuning, Steps steps) {
+bool StepsAllow(const sdk::GraphView& graph, const Target& target, Steps steps) {
   switch (steps) {
     case Steps::kAny:
       return true;
     case Steps::kFewRows:
-      return TransientsAreUnaliased(graph, tuning);
+      return TransientsAreUnaliased(graph, target);
     case Steps::kOneRow:
       // Steps that check drafts have several rows even of a single slot.
-      return DecisiveStep(graph, tuning).t == 1 &&
-             (graph.max_t() == 1 || RunsRowByRow(graph, tuning));
+      return DecisiveStep(graph, target).t == 1 &&
+             (graph.max_t() == 1 || RunsRowByRow(graph, target));
   }
   return false;
 }
@@ -63,8 +63,8 @@ uint32_t FindReader(const Fusion& fusion, const Rule& rule, const rl_op& op) {
 void ApplyRules(Fusion& fusion, uint32_t index) {
   const rl_op& op = fusion.graph().op(index);
   for (const Rule& rule : FusionRules()) {
-    if (rule.op != op.kind || !StepsAllow(fusion.graph(), fusion.tuning(), rule.steps) ||
-        !rule.pays(fusion.tuning())) {
+    if (rule.op != op.kind || !StepsAllow(fusion.graph(), fusion.target(), rule.steps) ||
+        !rule.pays(fusion.target())) {
       continue;
     }
     const uint32_t reader = FindReader(fusion, rule, op);
@@ -74,9 +74,9 @@ void ApplyRules(Fusion& fusion, uint32_t index) {
 
 }  // namespace
 
-Fusion::Fusion(const sdk::GraphView& graph, const Tuning& tuning)
+Fusion::Fusion(const sdk::GraphView& graph, const Target& target)
     : graph_(graph),
-      tuning_(tuning),
+      target_(target),
       uses_(graph),
       learns_(sdk::Learns(graph)),
       nodes_(graph.op_count()),
@@ -115,8 +115,8 @@ FusedGraph Fusion::Take() {
   return fused;
 }
 
-FusedGraph Fuse(const sdk::GraphView& graph, const Tuning& tuning) {
-  Fusion fusion(graph, tuning);
+FusedGraph Fuse(const sdk::GraphView& graph, const Target& target) {
+  Fusion fusion(graph, target);
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     if (!fusion.IsFused(i)) ApplyRules(fusion, i);
   }

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::gpu {
 
@@ -92,7 +92,7 @@ struct FusedGraph {
   std::vector<FusedNode> nodes;  // in an order in which they may run one after another
 };
 
-FusedGraph Fuse(const sdk::GraphView& graph, const Tuning& tuning);
+FusedGraph Fuse(const sdk::GraphView& graph, const Target& target);
 
 // The nodes, for people and golden files. Values that a node reads or stores in place of those of
 // its main op stand below it:

@@ -21,35 +21,35 @@ namespace {
 
 constexpr std::string_view kSeparator = "---- ";
 
-Tuning TuningOf(const std::string& device) {
-  Tuning tuning;
-  tuning.subgroups = true;
-  tuning.subgroup_size = 32;
-  tuning.integer_dot = true;
-  tuning.shared_bytes = 49152;
-  tuning.max_prologue = 8192;
-  if (device == "gpu") return tuning;
+Target TargetOf(const std::string& device) {
+  Target target;
+  target.can.subgroups = true;
+  target.can.subgroup_size = 32;
+  target.can.integer_dot = true;
+  target.can.shared_bytes = 49152;
+  target.prefers.max_prologue = 8192;
+  if (device == "gpu") return target;
   if (device == "no_subgroups") {
-    tuning.subgroups = false;
+    target.can.subgroups = false;
   } else if (device == "no_row_kernels") {
-    tuning.special_kernels = false;
+    target.can.special_kernels = false;
   } else if (device == "no_int8_dot") {
-    tuning.integer_dot = false;
+    target.can.integer_dot = false;
   } else if (device == "short_prologue") {
-    tuning.max_prologue = 128;
+    target.prefers.max_prologue = 128;
   } else if (device == "matrix_units") {
-    tuning.cooperative_matrix = tuning.half_norms = true;
+    target.can.matrix_units = target.can.half_norms = true;
   } else if (device == "matrix_units_without_norms") {
-    tuning.cooperative_matrix = true;
+    target.can.matrix_units = true;
   } else if (device == "pieces_of_matrix_units") {
-    tuning.cooperative_matrix = tuning.half_norms = true;
-    tuning.max_piece_bytes = 4096;
+    target.can.matrix_units = target.can.half_norms = true;
+    target.can.max_piece_bytes = 4096;
   } else if (device == "pieces") {
-    tuning.max_piece_bytes = 4096;
+    target.can.max_piece_bytes = 4096;
   } else {
     ADD_FAILURE() << "unknown device " << device;
   }
-  return tuning;
+  return target;
 }
 
 // The title in a line "---- ...".
@@ -89,7 +89,7 @@ std::string FuseAs(const Graph& graph, const Setting& setting) {
   raw.values = values.data();
   raw.max_t = setting.max_t.value_or(raw.max_t);
   const sdk::GraphView view(raw);
-  return PrintFused(view, Fuse(view, TuningOf(setting.device)));
+  return PrintFused(view, Fuse(view, TargetOf(setting.device)));
 }
 
 class FuseTest : public testing::TestWithParam<const char*> {};

@@ -27,14 +27,14 @@ void SetNorm(Prologue& prologue, const rl_op& norm) {
 // each workgroup of the GEMV normalises the row itself. The sum of a residual norm has other
 // readers too: the first GEMV stores it.
 
-bool StagesRows(const Tuning& tuning) { return tuning.max_prologue > 0; }
+bool StagesRows(const Target& target) { return target.prefers.max_prologue > 0; }
 
 // Whether a value is one row that a GEMV may stage in shared memory.
 bool IsShortRow(const Fusion& fusion, uint32_t value) {
   constexpr int64_t kTerms = 32;  // elements a lane reads at once
   const rl_value& row = fusion.value(value);
-  return DecisiveRows(fusion.graph(), fusion.tuning(), row) <= 1 && RowElements(row) == Last(row) &&
-         Last(row) % kTerms == 0 && Last(row) <= fusion.tuning().max_prologue;
+  return DecisiveRows(fusion.graph(), fusion.target(), row) <= 1 && RowElements(row) == Last(row) &&
+         Last(row) % kTerms == 0 && Last(row) <= fusion.target().prefers.max_prologue;
 }
 
 // Whether an op is a GEMV with a prologue if it has one row.
@@ -78,7 +78,7 @@ bool NormIntoExperts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const bool fits =
       IsShortRow(fusion, result) &&
       std::ranges::all_of(fusion.uses().ReadersOf(result), [&](uint32_t reader) {
-        return ExpertsFitInt8Gemv(fusion.tuning(), fusion.graph(), OpOf(fusion, reader));
+        return ExpertsFitInt8Gemv(fusion.target(), fusion.graph(), OpOf(fusion, reader));
       });
   if (fits) GiveToReaders(fusion, op);
   return fits;
@@ -181,7 +181,7 @@ bool TransformsHeads(const Fusion& fusion, const rl_op& attention, uint32_t valu
     return false;
   }
   // Another row of the step may read the keys and values of this one.
-  if (RunsRowByRow(fusion.graph(), fusion.tuning())) return false;
+  if (RunsRowByRow(fusion.graph(), fusion.target())) return false;
   // A step that wants no query runs no attention, but may still need the keys and values.
   const rl_value& fresh = fusion.value(value);
   return SameRows(fusion.value(attention.inputs[Attention::q]), fresh) &&
@@ -210,7 +210,7 @@ bool HeadsIntoAttention(Fusion& fusion, uint32_t op, uint32_t reader) {
   }
   if (rotates) heads.rope = op;
   const rl_op& attention = OpOf(fusion, reader);
-  if (!Stays(fusion, heads.x) || !IsOneRow(fusion.graph(), fusion.tuning(), attention)) {
+  if (!Stays(fusion, heads.x) || !IsOneRow(fusion.graph(), fusion.target(), attention)) {
     return false;
   }
   const uint32_t cast = fusion.HalfCastOf(last.results[0]);
@@ -259,9 +259,9 @@ bool GateAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
   // A weight in pieces gives its columns to several dispatches, which are copied together.
   const WeightShape shape = ShapeOfConstant(fusion.value(product.inputs[operands::MatMul::weight]));
   if (!IsGemv(fusion, product) || !fusion.IsStoredBefore(up, op) ||
-      DecisiveRows(fusion.graph(), fusion.tuning(), fusion.value(product.results[0])) >
+      DecisiveRows(fusion.graph(), fusion.target(), fusion.value(product.results[0])) >
           kFewProductRows ||
-      PiecesOf(shape, fusion.tuning().max_piece_bytes).size() > 1) {
+      PiecesOf(shape, fusion.target().can.max_piece_bytes).size() > 1) {
     return false;
   }
   SetEpilogue(fusion, op, reader, {.kind = EpilogueKind::kGate, .up = up});
@@ -299,7 +299,7 @@ void SetClamp(Fusion& fusion, uint32_t op, uint32_t clamp) {
 // to f16 first, so the clamp's result may lie in the operand's memory. No other op runs between
 // product and clamp, so no other op can still read that memory.
 bool ClampAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
-  if (reader != op + 1 || !IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), OpOf(fusion, op))) {
+  if (reader != op + 1 || !IsMatrixUnitGemm(fusion.graph(), fusion.target(), OpOf(fusion, op))) {
     return false;
   }
   SetClamp(fusion, op, reader);
@@ -316,8 +316,8 @@ HalfReaders HalfReadersOf(const Fusion& fusion, uint32_t value) {
   for (const uint32_t reader : fusion.uses().ReadersOf(value)) {
     const rl_op& op = OpOf(fusion, reader);
     const bool on_units = op.kind == RL_OP_moe_ffn
-                              ? AreMatrixUnitExperts(fusion.graph(), fusion.tuning(), op)
-                              : IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), op);
+                              ? AreMatrixUnitExperts(fusion.graph(), fusion.target(), op)
+                              : IsMatrixUnitGemm(fusion.graph(), fusion.target(), op);
     const auto times = std::count(op.inputs, op.inputs + op.input_count, value);
     const bool reads_rows = on_units && op.inputs[0] == value && times == 1;
     found.any = found.any || reads_rows;
@@ -404,10 +404,12 @@ bool ResidualNormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
   return true;
 }
 
-bool Always(const Tuning& /*tuning*/) { return true; }
-bool HasMatrixUnits(const Tuning& tuning) { return tuning.cooperative_matrix; }
-bool StoresHalfNorms(const Tuning& tuning) { return tuning.half_norms; }
-bool HasRowAttention(const Tuning& tuning) { return tuning.subgroups && tuning.special_kernels; }
+bool Always(const Target& /*target*/) { return true; }
+bool HasMatrixUnits(const Target& target) { return target.can.matrix_units; }
+bool StoresHalfNorms(const Target& target) { return target.can.half_norms; }
+bool HasRowAttention(const Target& target) {
+  return target.can.subgroups && target.can.special_kernels;
+}
 
 constexpr Rule kRules[] = {
     {"norm into rotation", kNorm, {kRope}, Readers::kOne, Steps::kFewRows, Always, NormIntoRope},

@@ -17,10 +17,10 @@ namespace rullama::gpu {
 // end.
 class Fusion {
  public:
-  Fusion(const sdk::GraphView& graph, const Tuning& tuning);
+  Fusion(const sdk::GraphView& graph, const Target& target);
 
   [[nodiscard]] const sdk::GraphView& graph() const { return graph_; }
-  [[nodiscard]] const Tuning& tuning() const { return tuning_; }
+  [[nodiscard]] const Target& target() const { return target_; }
   [[nodiscard]] const rl_value& value(uint32_t index) const { return graph_.value(index); }
   [[nodiscard]] const ValueUses& uses() const { return uses_; }
   [[nodiscard]] bool learns() const { return learns_; }  // sdk::Learns()
@@ -43,7 +43,7 @@ class Fusion {
 
  private:
   const sdk::GraphView& graph_;
-  const Tuning& tuning_;
+  const Target& target_;
   ValueUses uses_;
   bool learns_;
   std::vector<FusedNode> nodes_;  // by op
@@ -73,7 +73,7 @@ struct Rule {
   std::array<uint32_t, 3> into;  // kinds of its readers; 0 fills up
   Readers readers;
   Steps steps;
-  bool (*pays)(const Tuning& tuning);  // whether the device gains from it
+  bool (*pays)(const Target& target);  // whether the device gains from it
   // Fuses if shapes and order allow it. `reader`: the first reader of a kind of `into`.
   bool (*fuse)(Fusion& fusion, uint32_t op, uint32_t reader);
 };

@@ -20,27 +20,27 @@ int64_t MiddleElements(const rl_value& value) {
   return elements;
 }
 
-bool RunsRowByRow(const sdk::GraphView& graph, const Tuning& tuning) {
+bool RunsRowByRow(const sdk::GraphView& graph, const Target& target) {
   // With more slots, products that read the weights once for all rows take less. Steps of 12 rows
   // and more would too, but one row alone takes four times as long by them.
   constexpr int64_t kMaxSlots = 16;
-  return tuning.row_kernels && sdk::DecodesBatch(graph) && sdk::SlotsOf(graph) <= kMaxSlots;
+  return target.prefers.row_kernels && sdk::DecodesBatch(graph) && sdk::SlotsOf(graph) <= kMaxSlots;
 }
 
-StepSize DecisiveStep(const sdk::GraphView& graph, const Tuning& tuning) {
+StepSize DecisiveStep(const sdk::GraphView& graph, const Target& target) {
   if (!sdk::DecodesBatch(graph)) return {graph.max_t(), graph.max_r()};
-  const int64_t rows = RunsRowByRow(graph, tuning) ? 1 : sdk::SlotsOf(graph);
+  const int64_t rows = RunsRowByRow(graph, target) ? 1 : sdk::SlotsOf(graph);
   return {rows, graph.max_r() > 0 ? rows : 0};
 }
 
-int64_t DecisiveRows(const sdk::GraphView& graph, const Tuning& tuning, const rl_value& value) {
-  const StepSize step = DecisiveStep(graph, tuning);
+int64_t DecisiveRows(const sdk::GraphView& graph, const Target& target, const rl_value& value) {
+  const StepSize step = DecisiveStep(graph, target);
   return sdk::DimAt(value.dims[0], step.t, step.r);
 }
 
-StepSize LargestStep(const sdk::GraphView& graph, const Tuning& tuning) {
-  if (RunsRowByRow(graph, tuning)) return {graph.max_t(), graph.max_r()};
-  const StepSize step = DecisiveStep(graph, tuning);
+StepSize LargestStep(const sdk::GraphView& graph, const Target& target) {
+  if (RunsRowByRow(graph, target)) return {graph.max_t(), graph.max_r()};
+  const StepSize step = DecisiveStep(graph, target);
   return {std::max(step.t, graph.max_t()), std::max(step.r, graph.max_r())};
 }
 
@@ -68,9 +68,9 @@ bool IsPrivate(const rl_value& value) {
   return value.lifetime == RL_LIFETIME_TRANSIENT && value.observed == 0;
 }
 
-bool TransientsAreUnaliased(const sdk::GraphView& graph, const Tuning& tuning) {
+bool TransientsAreUnaliased(const sdk::GraphView& graph, const Target& target) {
   constexpr int64_t kFewRows = 8;
-  return DecisiveStep(graph, tuning).t <= kFewRows;
+  return DecisiveStep(graph, target).t <= kFewRows;
 }
 
 ValueUses::ValueUses(const sdk::GraphView& graph)

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 #include "backends/gpu/weights.h"
 
 namespace rullama::gpu {
@@ -26,20 +26,20 @@ struct StepSize {
 // rows of a step side by side and each row as if it were alone. A device with kernels of its own
 // for one row does so for few slots: the time of a step then grows with its rows, not with the
 // slots of the session.
-bool RunsRowByRow(const sdk::GraphView& graph, const Tuning& tuning);
+bool RunsRowByRow(const sdk::GraphView& graph, const Target& target);
 // The T and R by which kernels, tiles and fusions are chosen: those of the largest step; where
 // steps decode for several slots, one row for each slot, or one row if the graph runs row by row.
 // All plans of a batch then have the same kernels with the same tiles, so what a row gives does not
 // depend on how many there are.
-StepSize DecisiveStep(const sdk::GraphView& graph, const Tuning& tuning);
+StepSize DecisiveStep(const sdk::GraphView& graph, const Target& target);
 // The number of rows of a value in that step.
-int64_t DecisiveRows(const sdk::GraphView& graph, const Tuning& tuning, const rl_value& value);
+int64_t DecisiveRows(const sdk::GraphView& graph, const Target& target, const rl_value& value);
 // The T and R for which memory and workgroups suffice: those of the largest step that the plan
 // runs, or of the step above.
-StepSize LargestStep(const sdk::GraphView& graph, const Tuning& tuning);
+StepSize LargestStep(const sdk::GraphView& graph, const Target& target);
 // Whether the plan runs steps of one row that want at most one, by the kernels for these.
-inline bool HasOneRow(const sdk::GraphView& graph, const Tuning& tuning) {
-  const StepSize step = DecisiveStep(graph, tuning);
+inline bool HasOneRow(const sdk::GraphView& graph, const Target& target) {
+  const StepSize step = DecisiveStep(graph, target);
   return step.t == 1 && step.r <= 1 && graph.max_t() == 1;
 }
 // Whether the graph computes a loss or gradients through layers that choose experts. There a
@@ -65,7 +65,7 @@ bool IsPrivate(const rl_value& value);
 // op that copies its operands first may also write the result of the op behind it.
 // With few rows, transients are small, so each gets memory of its own: sharing it would order
 // dispatches that have nothing to do with each other.
-bool TransientsAreUnaliased(const sdk::GraphView& graph, const Tuning& tuning);
+bool TransientsAreUnaliased(const sdk::GraphView& graph, const Target& target);
 
 // The producer and the readers of each value. Keeps no reference to the graph.
 class ValueUses {

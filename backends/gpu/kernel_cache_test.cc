@@ -105,7 +105,7 @@ class FakeJoiner final : public StepJoiner {
     if (kinds.size() > 2) return nullptr;
     return std::make_unique<FakeJoined>(waits);
   }
-  [[nodiscard]] std::optional<Tuning> TuningFor(const Tuning& /*device*/,
+  [[nodiscard]] std::optional<Target> TargetFor(const Target& /*device*/,
                                                 const sdk::GraphView& /*graph*/) const override {
     return std::nullopt;
   }

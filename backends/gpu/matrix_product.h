@@ -66,7 +66,7 @@ struct GemvShape {
 // Whether matvec_dot.comp, the int8 dot product GEMV, can compute a product: it has one row, which
 // fits in shared memory. For experts the mode must be kShared, whose results it multiplies by
 // ProductOperands::extra and factor, or kSummed.
-bool FitsInt8Gemv(const Tuning& tuning, const GemvShape& product, int64_t max_rows);
+bool FitsInt8Gemv(const Target& target, const GemvShape& product, int64_t max_rows);
 // Emits matvec_dot.comp for such a product. `prologue` may be null.
 void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
                   const Prologue* prologue);
@@ -74,20 +74,20 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
 // The weight rows of a product. Stacked experts follow each other.
 Dispatch::Shares SharesOf(const Product& product);
 // Splits the weight rows of a matvec_dot.comp or matvec.comp dispatch among `groups` workgroups.
-void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups);
+void Divide(Dispatch& dispatch, const Target& target, uint64_t groups);
 // Whether matvec_dot.comp computes both products of a moe_ffn.
-bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op);
+bool ExpertsFitInt8Gemv(const Target& target, const sdk::GraphView& graph, const rl_op& op);
 
 // Emits a product of plain f32 matrices (matmul_plain.comp); `adds`: to what y holds.
 void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds = false);
 
 // Whether products of many rows with these weights are computed on matrix units.
-bool RunsOnMatrixUnits(const Tuning& tuning, const WeightShape& shape);
+bool RunsOnMatrixUnits(const Target& target, const WeightShape& shape);
 // Whether an op is a product with a constant that EmitGemm() computes on matrix units from one
 // piece.
-bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op);
+bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Target& target, const rl_op& op);
 // Whether EmitGemm() computes both products of a moe_ffn on matrix units.
-bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op);
+bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Target& target, const rl_op& op);
 // The values of which a node stores f16 rows (FusedNode::half).
 struct HalfSource {
   uint32_t x = RL_NO_VALUE;

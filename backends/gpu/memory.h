@@ -1,6 +1,6 @@
-// Device memory as lowering sees it: 64-bit addresses, of which 0 is null. Vulkan uses the buffer
-// device addresses of its shaders. A device without them invents addresses and translates those in
-// a kernel's arguments, which Dispatch::pointers locates.
+// Device memory as lowering sees it: 64-bit addresses, of which 0 is null. Drivers use the
+// addresses that kernels see. A driver without them invents addresses and translates those in a
+// kernel's arguments, which Dispatch::pointers locates.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
@@ -74,7 +74,7 @@ class DeviceWeight : public sdk::Weight {
   const std::byte* file_;
 };
 
-// Allocates the memory of a plan and describes the device limits its dispatches depend on.
+// Allocates the memory of a plan.
 class PlanDevice {
  public:
   virtual ~PlanDevice() = default;
@@ -82,10 +82,6 @@ class PlanDevice {
   virtual DeviceAddress NewMemory(uint64_t bytes) = 0;
   // Fills the beginning of such memory.
   virtual void Fill(DeviceAddress address, std::span<const std::byte> bytes) = 0;
-  // The maximum number of workgroups of a dispatch along `axis`.
-  [[nodiscard]] virtual uint32_t MaxGroups(uint32_t axis) const = 0;
-  // Whether kernels may read addresses from memory. If not, all addresses are arguments.
-  [[nodiscard]] virtual bool FollowsPointers() const = 0;
 };
 
 }  // namespace rullama::gpu

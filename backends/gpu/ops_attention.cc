@@ -22,7 +22,7 @@ constexpr int64_t kMaxMergedParts = 64;  // room in attention_merge.comp
 
 // Queries of a workgroup.
 int64_t MaxQueries(const PlanBuilder& plan, int64_t dim) {
-  const int64_t most = plan.tuning().software ? kMaxQueriesInSoftware : kMaxTileQueries;
+  const int64_t most = plan.target().can.is_cpu ? kMaxQueriesInSoftware : kMaxTileQueries;
   const int64_t fit = kQueryBytes / (dim * static_cast<int64_t>(sizeof(float)));
   return std::clamp<int64_t>(fit, 1, most);
 }
@@ -49,7 +49,7 @@ void AttentionInTiles(PlanBuilder& plan) {
   const int64_t decisive = plan.DecisiveRows(plan.Input(operands::Attention::q));
   const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, decisive);
   const int64_t tiles = TilesOf(a.MaxOld()) + TilesOf(a.fresh);
-  const bool split = decisive <= kSplitRows && !plan.tuning().software;
+  const bool split = decisive <= kSplitRows && !plan.target().can.is_cpu;
   const int64_t parts = split ? std::min(tiles, kMaxMergedParts) : 1;
   Scratch partial;
   if (parts > 1) {
@@ -69,7 +69,7 @@ void AttentionInTiles(PlanBuilder& plan) {
                                      .window = a.window,
                                      .canvas = a.canvas,
                                      .scale = a.scale,
-                                     .batch = plan.tuning().software ? 2 : 8},
+                                     .batch = plan.target().can.is_cpu ? 2 : 8},
                   AttentionArgsOf(plan, parts > 1 ? BufferArgument(partial) : plan.ResultIndex()))
       .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(a.heads / group),
             static_cast<uint64_t>((a.rows + query_rows - 1) / query_rows));

@@ -54,8 +54,8 @@ uint64_t GroupsOfRows(const AttentionShape& a, int64_t queries, int64_t group) {
   return CeilDiv(static_cast<uint64_t>(a.rows), static_cast<uint64_t>(queries / group));
 }
 
-bool FitsCoop(const Tuning& tuning, const AttentionShape& a) {
-  if (!tuning.cooperative_matrix || !tuning.special_kernels || a.rows < kMinRows ||
+bool FitsCoop(const Target& target, const AttentionShape& a) {
+  if (!target.can.matrix_units || !target.can.special_kernels || a.rows < kMinRows ||
       a.fresh < kMatrix || a.dim % kDimStep != 0 || a.dim > kQueryElements / kMatrix) {
     return false;
   }
@@ -91,13 +91,13 @@ void EmitCoop(PlanBuilder& plan, const AttentionShape& a, const CoopForm& form,
 }
 
 // Queries of a workgroup of attention_half_coop.comp; 0 if it does not compute this attention.
-int64_t HalfQueriesOf(const Tuning& tuning, const AttentionShape& a) {
-  if (!tuning.cooperative_matrix || !tuning.special_kernels || tuning.precise_products ||
+int64_t HalfQueriesOf(const Target& target, const AttentionShape& a) {
+  if (!target.can.matrix_units || !target.can.special_kernels || target.prefers.precise_products ||
       a.rows < kMinRows || (a.dim != kHalfDim && a.dim != 2 * kHalfDim)) {
     return 0;
   }
   const int64_t most = kHalfQueryDims / a.dim, all = a.rows * a.heads;
-  const bool is_busy = all / most >= int64_t{tuning.multiprocessors};
+  const bool is_busy = all / most >= int64_t{target.can.multiprocessors};
   const int64_t queries = is_busy ? most : std::min(most, kFewHalfQueries);
   return DividesEvenly(queries, a) ? queries : 0;
 }
@@ -166,11 +166,11 @@ void EmitFreshCoop(PlanBuilder& plan, const AttentionShape& a, const HalfRows& k
 bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   const AttentionShape a = AttentionShapeOf(plan);
   if (a.type != DType::kF16) return false;
-  if (const int64_t queries = HalfQueriesOf(plan.tuning(), a); queries > 0) {
+  if (const int64_t queries = HalfQueriesOf(plan.target(), a); queries > 0) {
     EmitHalf(plan, a, queries);
     return true;
   }
-  if (a.capacity % kMatrix != 0 || !FitsCoop(plan.tuning(), a)) return false;
+  if (a.capacity % kMatrix != 0 || !FitsCoop(plan.target(), a)) return false;
   EmitCoop(plan, a, {}, AttentionArgsOf(plan, plan.ResultIndex()));
   return true;
 }
@@ -178,12 +178,12 @@ bool AttentionOnMatrixUnits(PlanBuilder& plan) {
 bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
   using operands::Attention;
   const AttentionShape a = AttentionShapeOf(plan);
-  const Tuning& tuning = plan.tuning();
+  const Target& target = plan.target();
   const bool has_old = plan.InputIndex(Attention::past) != RL_NO_VALUE;
-  const bool narrow = tuning.cooperative_matrix && tuning.special_kernels && a.canvas &&
+  const bool narrow = target.can.matrix_units && target.can.special_kernels && a.canvas &&
                       a.rows >= kMinRows && a.dim <= kMaxFreshDim;
-  if (a.type != DType::kF32 || has_old || (!narrow && !FitsCoop(tuning, a))) return false;
-  const uint32_t parts = narrow && !tuning.precise_products ? 1 : 2;
+  if (a.type != DType::kF32 || has_old || (!narrow && !FitsCoop(target, a))) return false;
+  const uint32_t parts = narrow && !target.prefers.precise_products ? 1 : 2;
   const HalfRows keys = HalfHeads(plan, plan.InputIndex(Attention::k_new), parts);
   const HalfRows values = HalfHeads(plan, plan.InputIndex(Attention::v_new), parts);
   if (narrow) {
@@ -217,7 +217,7 @@ bool AttentionStatsOnMatrixUnits(PlanBuilder& plan) {
                          .canvas = attrs.mask == RL_MASK_CANVAS,
                          .scale = attrs.scale,
                          .type = TypeOf(k)};
-  if (!FitsCoop(plan.tuning(), a)) return false;
+  if (!FitsCoop(plan.target(), a)) return false;
   const HalfRows keys = HalfHeads(plan, plan.InputIndex(In::k_new), 2);
   EmitCoop(plan, a, {.parts = 2, .stats = true},
            {.q = plan.InputIndex(In::q),

@@ -38,10 +38,11 @@ int64_t OwnRows(const PlanBuilder& plan, const FreshShape& shape, int64_t result
   constexpr int64_t kMost = 32, kSums = 8192;
   constexpr int64_t kOthers = 64, kPitch = 5 * 16;  // attention_grad.glsl
   constexpr int64_t kFacts = 2048;                  // bytes of positions, means and so on
-  if (plan.tuning().Threads(kGradientThreads) == 1) return kFewestOwn;
+  if (plan.target().Threads(kGradientThreads) == 1) return kFewestOwn;
   const auto fits = [&](int64_t own) {
     const int64_t bytes = 2 * (kOthers + own) * kPitch + results * kOthers * own * 4 + kFacts;
-    return own * shape.dim <= kSums && bytes <= static_cast<int64_t>(plan.tuning().shared_bytes);
+    return own * shape.dim <= kSums &&
+           bytes <= static_cast<int64_t>(plan.target().can.shared_bytes);
   };
   int64_t own = kMost;
   while (own > kFewestOwn && !fits(own)) own /= 2;
@@ -49,11 +50,11 @@ int64_t OwnRows(const PlanBuilder& plan, const FreshShape& shape, int64_t result
 }
 
 // The number of pairs (query row, head) of a workgroup: halved while fewer than half of
-// Tuning::few_groups would run.
+// Target::few_groups would run.
 int64_t OwnPairs(const PlanBuilder& plan, const FreshShape& shape) {
   int64_t pairs = OwnRows(plan, shape, 1);
   const auto is_idle = [&] {
-    return shape.rows * shape.heads / pairs < plan.tuning().few_groups / 2;
+    return shape.rows * shape.heads / pairs < plan.target().prefers.few_groups / 2;
   };
   while (pairs > kFewestOwn && is_idle()) pairs /= 2;
   return pairs;
@@ -145,7 +146,7 @@ void AttentionGradKv(PlanBuilder& plan) {
   const int64_t keys = OwnRows(plan, s, 2);
   const int64_t heads = s.heads / s.kv_heads;
   const int64_t tiles = (s.keys + keys - 1) / keys * s.kv_heads;
-  const int64_t wanted = std::clamp<int64_t>(plan.tuning().few_groups / tiles, 1, heads);
+  const int64_t wanted = std::clamp<int64_t>(plan.target().prefers.few_groups / tiles, 1, heads);
   const int64_t group = GroupOf(heads, heads / wanted);
   const auto parts = static_cast<uint64_t>(heads / group);
   const int64_t columns = s.kv_heads * s.dim;

@@ -14,9 +14,9 @@ constexpr int64_t kMaxRowQueries = 2;  // of a workgroup
 constexpr uint32_t kSplit = 16;        // invocations that share a key
 constexpr int64_t kMaxRowParts = 64;   // room in attention_row.comp
 
-uint32_t ThreadsOf(const Tuning& tuning) {
+uint32_t ThreadsOf(const Target& target) {
   constexpr uint32_t kThreads = 256, kSoftwareThreads = 128;
-  return tuning.Threads(tuning.software ? kSoftwareThreads : kThreads);
+  return target.Threads(target.can.is_cpu ? kSoftwareThreads : kThreads);
 }
 
 const HeadTransform* TransformOf(const PlanBuilder& plan, uint32_t operand) {
@@ -52,26 +52,26 @@ bool HasRowsOfStep(const rl_value& value) {
 
 }  // namespace
 
-bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention) {
+bool IsOneRow(const sdk::GraphView& graph, const Target& target, const rl_op& attention) {
   const rl_value& q = graph.value(attention.inputs[operands::Attention::q]);
   const rl_value& keys = graph.value(attention.inputs[operands::Attention::k_new]);
   // One invocation handles four dimensions of a head.
-  return DecisiveStep(graph, tuning).t == 1 && DecisiveRows(graph, tuning, q) <= 1 &&
-         HasRowsOfStep(keys) && Last(q) <= 4 * static_cast<int64_t>(ThreadsOf(tuning));
+  return DecisiveStep(graph, target).t == 1 && DecisiveRows(graph, target, q) <= 1 &&
+         HasRowsOfStep(keys) && Last(q) <= 4 * static_cast<int64_t>(ThreadsOf(target));
 }
 
 bool AttentionOfOneRow(PlanBuilder& plan) {
-  const Tuning& tuning = plan.tuning();
-  if (!tuning.special_kernels || !IsOneRow(plan.graph(), tuning, plan.op())) return false;
+  const Target& target = plan.target();
+  if (!target.can.special_kernels || !IsOneRow(plan.graph(), target, plan.op())) return false;
   using operands::Attention;
   const AttentionShape a = AttentionShapeOf(plan);
   const int64_t group = GroupOf(a.HeadsPerKv(), kMaxRowQueries);
-  const uint32_t threads = ThreadsOf(tuning);
-  const uint32_t split = std::min(std::bit_floor(tuning.subgroup_size), kSplit);
+  const uint32_t threads = ThreadsOf(target);
+  const uint32_t split = std::min(std::bit_floor(target.can.subgroup_size), kSplit);
   const int64_t keys = threads / split;
   const int64_t tiles = (a.MaxOld() + keys) / keys;  // the fresh one as well
-  const int64_t parts =
-      std::clamp<int64_t>(tuning.few_groups / (a.heads / group), 1, std::min(tiles, kMaxRowParts));
+  const int64_t parts = std::clamp<int64_t>(target.prefers.few_groups / (a.heads / group), 1,
+                                            std::min(tiles, kMaxRowParts));
   const OldRows old = OldRowsOf(plan);
   const uint32_t q_value = plan.InputIndex(Attention::q);
   const uint32_t k_new = plan.InputIndex(Attention::k_new);
@@ -101,7 +101,7 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
                             .scale = a.scale,
                             .split = split,
                             .teams = std::min(threads / (a.dim / 4), keys),
-                            .one_row = HasOneRow(plan.graph(), tuning) && fresh_rows <= 1},
+                            .one_row = HasOneRow(plan.graph(), target) && fresh_rows <= 1},
       {.q_pos = plan.InputIndex(Attention::q_pos),
        .q_slot = plan.InputIndex(Attention::q_slot),
        .kv_pos = plan.InputIndex(Attention::kv_pos),

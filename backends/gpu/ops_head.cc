@@ -31,7 +31,7 @@ void EmitRows(PlanBuilder& plan, const Scratch& logits, const rl_dim& rows, int6
       plan, product,
       {.x = RowsOf(plan, plan.InputIndex(In::x), width, first, count), .y = {.scratch = logits}});
   DispatchBuilder(
-      plan, kernels::Loss{.threads = ThreadsOfRow(plan.tuning(), classes), .op = LossOp::kHead},
+      plan, kernels::Loss{.threads = ThreadsOfRow(plan.target(), classes), .op = LossOp::kHead},
       {.x = logits,
        .targets = RowsOf(plan, plan.InputIndex(In::targets), 1, first, count),
        .factor = plan.InputIndex(In::factor),

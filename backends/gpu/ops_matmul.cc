@@ -41,7 +41,7 @@ uint64_t ResultsBeside(const PlanBuilder& plan, const Product& product, const Op
   uint64_t columns = 0;
   for (const uint32_t reader : plan.ReadersOf(x)) {
     const rl_op& op = plan.graph().op(reader);
-    if (!IsMatrixUnitGemm(plan.graph(), plan.tuning(), op)) continue;
+    if (!IsMatrixUnitGemm(plan.graph(), plan.target(), op)) continue;
     const auto results = static_cast<uint64_t>(Last(plan.graph().value(op.results[0])));
     columns += results * (op.kind == RL_OP_geglu_linear ? 2 : 1);
   }
@@ -52,7 +52,7 @@ uint64_t ResultsBeside(const PlanBuilder& plan, const Product& product, const Op
 // of a value. Where a graph trains a mixture of experts there are two, because a small error may
 // choose another expert.
 uint32_t MatrixUnitParts(const PlanBuilder& plan) {
-  return plan.tuning().precise_products || plan.LossDependsOnExperts() ? 2 : 1;
+  return plan.target().prefers.precise_products || plan.LossDependsOnExperts() ? 2 : 1;
 }
 
 // The columns of rows in f16 with the zeros that fill the last step of the kernels for matrix
@@ -80,7 +80,7 @@ CoopDivision DivisionOf(const PlanBuilder& plan, const Product& product, const O
                         const ExpertTiles& experts, uint64_t step_terms) {
   if (product.mode != ProductMode::kDense) return {experts.tile};
   const uint64_t terms = product.weight->shape().columns;
-  return DivisionOf(plan.tuning(),
+  return DivisionOf(plan.target(),
                     {.rows = RowsOf(plan, product),
                      .columns = ResultsBeside(plan, product, x),
                      .steps = CeilDiv(terms, step_terms),
@@ -154,7 +154,7 @@ void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOpera
   uint64_t parts = 1;
   if (HasPlainSums(product)) {
     parts = WholeParts(CeilDiv(shape.columns, kMatVecChunk),
-                       PartsOfSums(plan.tuning(), columns * tiles, shape.columns, kTermsInF32));
+                       PartsOfSums(plan.target(), columns * tiles, shape.columns, kTermsInF32));
   }
   EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
     DispatchBuilder(plan,
@@ -182,13 +182,13 @@ struct PlainTile {
 
 // As large as the results allow: those of an adapter are often as few as its rank. With many terms
 // each visit of memory brings a whole line.
-PlainTile PlainTileOf(const Tuning& tuning, int64_t rows, uint64_t columns, uint64_t terms) {
+PlainTile PlainTileOf(const Target& target, int64_t rows, uint64_t columns, uint64_t terms) {
   constexpr uint64_t kSmall = 16, kLarge = 64, kLargeInSoftware = 32;
-  const uint64_t most = tuning.software ? kLargeInSoftware : kLarge;
+  const uint64_t most = target.can.is_cpu ? kLargeInSoftware : kLarge;
   const auto side = [&](uint64_t results) {
     return static_cast<uint32_t>(std::clamp(std::bit_ceil(results), kSmall, most));
   };
-  const bool deep = terms > kSmall && !tuning.software;
+  const bool deep = terms > kSmall && !target.can.is_cpu;
   return {side(static_cast<uint64_t>(std::max<int64_t>(rows, 1))),
           side(std::max<uint64_t>(columns, 1)), static_cast<uint32_t>(deep ? 2 * kSmall : kSmall)};
 }
@@ -326,8 +326,8 @@ std::string RefuseGeGluLinear(const sdk::GraphView& graph, const rl_op& op,
 
 // Block weights lose less in f16 than their quantisation lost, and f16 weights lose nothing. bf16
 // and f32 do not fit f16.
-bool RunsOnMatrixUnits(const Tuning& tuning, const WeightShape& shape) {
-  if (!tuning.cooperative_matrix) return false;
+bool RunsOnMatrixUnits(const Target& target, const WeightShape& shape) {
+  if (!target.can.matrix_units) return false;
   if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0;
   // A single row is not padded to whole steps.
   const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !Checked(shape));
@@ -402,7 +402,7 @@ HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int
   return half;
 }
 
-bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op) {
+bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Target& target, const rl_op& op) {
   const bool is_product =
       op.kind == RL_OP_geglu_linear ||
       (op.kind == RL_OP_matmul && sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0);
@@ -412,17 +412,18 @@ bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const r
   const rl_value& weight = *graph.input(op, operand);
   if (weight.lifetime != RL_LIFETIME_CONSTANT) return false;
   const WeightShape shape = ShapeOfConstant(weight);
-  return RunsOnMatrixUnits(tuning, shape) && PiecesOf(shape, tuning.max_piece_bytes).size() == 1 &&
-         DecisiveRows(graph, tuning, graph.value(op.results[0])) > kFewProductRows;
+  return RunsOnMatrixUnits(target, shape) &&
+         PiecesOf(shape, target.can.max_piece_bytes).size() == 1 &&
+         DecisiveRows(graph, target, graph.value(op.results[0])) > kFewProductRows;
 }
 
-bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op) {
+bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Target& target, const rl_op& op) {
   using operands::MoeFfn;
   const auto fits = [&](uint32_t weight) {
-    return RunsOnMatrixUnits(tuning, ShapeOfConstant(graph.value(op.inputs[weight])));
+    return RunsOnMatrixUnits(target, ShapeOfConstant(graph.value(op.inputs[weight])));
   };
   return fits(MoeFfn::gate_weight) && fits(MoeFfn::down_weight) &&
-         DecisiveRows(graph, tuning, graph.value(op.inputs[MoeFfn::experts])) > kFewProductRows;
+         DecisiveRows(graph, target, graph.value(op.inputs[MoeFfn::experts])) > kFewProductRows;
 }
 
 void EmitHalfRows(PlanBuilder& plan, const HalfSource& source) {
@@ -485,17 +486,17 @@ void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds
   const rl_dim rows = args.rows.dim();
   const uint64_t columns = args.columns.word();
   const auto terms = static_cast<uint64_t>(plan.Max(args.terms.dim()));
-  const PlainTile tile = PlainTileOf(plan.tuning(), plan.Decisive(rows), columns, terms);
+  const PlainTile tile = PlainTileOf(plan.target(), plan.Decisive(rows), columns, terms);
   const auto tiles_of = [&](int64_t count) {
     return CeilDiv(static_cast<uint64_t>(count), tile.rows) * CeilDiv(columns, tile.columns);
   };
   const uint64_t parts =
-      PartsOfSums(plan.tuning(), tiles_of(plan.Decisive(rows)), terms, kTermsInF32);
+      PartsOfSums(plan.target(), tiles_of(plan.Decisive(rows)), terms, kTermsInF32);
   const Operand y = args.y.operand();
   const uint64_t bytes = static_cast<uint64_t>(plan.Max(rows)) * columns * sizeof(float);
   if (parts > 1) args.y = plan.scratch().Take(parts * bytes);
   DispatchBuilder(plan,
-                  kernels::MatMulPlain{.threads = plan.tuning().Threads(tile.threads()),
+                  kernels::MatMulPlain{.threads = plan.target().Threads(tile.threads()),
                                        .adds = adds && parts == 1,
                                        .tile_rows = tile.rows,
                                        .tile_columns = tile.columns,
@@ -515,32 +516,32 @@ void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds
 
 void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
   const WeightShape& shape = product.weight->shape();
-  const Tuning& tuning = plan.tuning();
+  const Target& target = plan.target();
   const bool gated = product.up != 0;
   const int64_t rows = plan.Max(product.rows), decisive = plan.Decisive(product.rows);
   const bool dense = product.mode == ProductMode::kDense;
   const uint32_t halves = gated ? 2 : 1;
   const Prologue* prologue = dense ? plan.prologue() : nullptr;
-  if (dense && FitsInt8Gemv(tuning, {product.mode, shape, product.used}, decisive)) {
+  if (dense && FitsInt8Gemv(target, {product.mode, shape, product.used}, decisive)) {
     EmitInt8Gemv(plan, product, operands, prologue);
     return;
   }
   // Lanes that share a row: as many as find two chunks each, at most a subgroup.
   const uint64_t chunks = CeilDiv(shape.columns, kMatVecChunk);
-  const uint32_t max_lanes = std::min(tuning.subgroups ? tuning.subgroup_size : 32U,
-                                      tuning.Threads(kMatVecThreads) == 1 ? 1U : 32U);
+  const uint32_t max_lanes = std::min(target.can.subgroups ? target.can.subgroup_size : 32U,
+                                      target.Threads(kMatVecThreads) == 1 ? 1U : 32U);
   const auto lanes = static_cast<uint32_t>(
       std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, max_lanes));
   uint32_t nr = 1;
-  if (dense && decisive == 1 && !tuning.software) {
+  if (dense && decisive == 1 && !target.can.is_cpu) {
     nr = product.n >= kVeryManyResults ? 4 / halves : product.n >= kManyResults ? 2 : 1;
   }
   const uint32_t nt = dense ? static_cast<uint32_t>(std::bit_ceil(
                                   static_cast<uint64_t>(std::max<int64_t>(decisive, 1))))
                             : 1;
-  const uint32_t threads = tuning.Threads(prologue != nullptr ? kPrologueThreads : kMatVecThreads);
+  const uint32_t threads = target.Threads(prologue != nullptr ? kPrologueThreads : kMatVecThreads);
   const uint64_t turns = CeilDiv(chunks, lanes);
-  const uint32_t unroll = tuning.software || nt > 1
+  const uint32_t unroll = target.can.is_cpu || nt > 1
                               ? 1
                               : static_cast<uint32_t>(std::min<uint64_t>(
                                     turns, std::max(kChunksUnderWay / (halves * nr), 1U)));
@@ -569,9 +570,9 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   }
   // If each workgroup costs a prologue or an entry of a list, or is one thread of a CPU, few
   // workgroups take several turns each.
-  if (prologue != nullptr || tuning.persistent_groups > 0 || threads == 1) {
+  if (prologue != nullptr || target.prefers.fixed_groups || threads == 1) {
     const uint64_t times = decisive == 1 && dense ? 1 : std::max<uint64_t>(y, 1);
-    groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / times, 1));
+    groups = std::min(groups, std::max<uint64_t>(target.prefers.few_groups / times, 1));
     if (times == 1) dispatch.Share(SharesOf(product));
   }
   dispatch.Emit(groups, y);
@@ -581,7 +582,7 @@ void EmitGemm(PlanBuilder& plan, const Product& product, ProductOperands operand
               const ExpertTiles& tiles) {
   const bool dense = product.mode == ProductMode::kDense;
   if (!dense) operands.extra.scratch = tiles.table;
-  if (RunsOnMatrixUnits(plan.tuning(), product.weight->shape())) {
+  if (RunsOnMatrixUnits(plan.target(), product.weight->shape())) {
     EmitMatrixUnitGemm(plan, product, operands, tiles, MatrixUnitParts(plan));
     return;
   }

@@ -17,7 +17,7 @@ void EmitInChunks(PlanBuilder& plan, const Product& product, const ProductOperan
                   const StoredSplit& split) {
   constexpr uint32_t kThreads = 64;
   constexpr uint64_t kRows = 4, kChunk = 32;  // of a workgroup, of an invocation
-  const uint32_t threads = plan.tuning().Threads(kThreads);
+  const uint32_t threads = plan.target().Threads(kThreads);
   const WeightShape& shape = product.weight->shape();
   DispatchBuilder(
       plan, kernels::MatMulStored{.threads = threads, .type = shape.dtype, .mode = product.mode},
@@ -30,10 +30,11 @@ void EmitInChunks(PlanBuilder& plan, const Product& product, const ProductOperan
 constexpr uint64_t kStoredTile = 128;
 static_assert(FitsMatrixThreads(kTileThreads));
 
-bool FitsMatrixUnits(const Tuning& tuning, const WeightShape& shape, const StoredSplit& split) {
-  return tuning.cooperative_matrix && tuning.special_kernels && !tuning.precise_products &&
-         IsBlockType(shape.dtype) && split.rows > kFewProductRows &&
-         split.terms % kCoopTerms == 0 && shape.columns % kStoredTile == 0;
+bool FitsMatrixUnits(const Target& target, const WeightShape& shape, const StoredSplit& split) {
+  return target.can.matrix_units && target.can.special_kernels &&
+         !target.prefers.precise_products && IsBlockType(shape.dtype) &&
+         split.rows > kFewProductRows && split.terms % kCoopTerms == 0 &&
+         shape.columns % kStoredTile == 0;
 }
 
 void EmitOnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands operands,
@@ -49,14 +50,14 @@ void EmitOnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperand
 
 // Long sums are cut into parts, and shorter ones where there are too few tiles of results to keep
 // half of the device busy.
-uint64_t PartsOf(const Tuning& tuning, const WeightShape& shape, uint64_t rows, uint64_t terms) {
+uint64_t PartsOf(const Target& target, const WeightShape& shape, uint64_t rows, uint64_t terms) {
   // Terms worth a workgroup of their own in any case, and where others would be idle.
   constexpr uint64_t kPartTerms = 4096, kFewTerms = 512, kMaxParts = 32;
   // Counted in tiles of the kernel for matrix units. That of other devices has at least as many
   // workgroups for more than a few rows.
   const uint64_t tiles =
       std::max<uint64_t>(CeilDiv(shape.columns, kStoredTile) * CeilDiv(rows, kStoredTile), 1);
-  const uint64_t idle = tuning.software ? 0 : tuning.few_groups / 2 / tiles;
+  const uint64_t idle = target.can.is_cpu ? 0 : target.prefers.few_groups / 2 / tiles;
   const uint64_t wanted = std::max(terms / kPartTerms, idle);
   return std::clamp<uint64_t>(wanted, 1, std::clamp<uint64_t>(terms / kFewTerms, 1, kMaxParts));
 }
@@ -67,13 +68,13 @@ void EmitDense(PlanBuilder& plan, const Product& product, const ProductOperands&
   const WeightShape& shape = product.weight->shape();
   const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
   const auto decisive = static_cast<uint64_t>(plan.Decisive(product.rows));
-  const StoredSplit split{terms, rows, PartsOf(plan.tuning(), shape, decisive, terms)};
+  const StoredSplit split{terms, rows, PartsOf(plan.target(), shape, decisive, terms)};
   ProductOperands part = operands;
   if (split.parts > 1) {
     const uint64_t bytes = split.parts * split.rows * shape.columns * sizeof(float);
     part.y = {.scratch = plan.scratch().Take(bytes)};
   }
-  if (FitsMatrixUnits(plan.tuning(), shape, split)) {
+  if (FitsMatrixUnits(plan.target(), shape, split)) {
     EmitOnMatrixUnits(plan, product, part, split);
   } else {
     EmitInChunks(plan, product, part, split);

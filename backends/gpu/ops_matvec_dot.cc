@@ -20,10 +20,11 @@ constexpr uint64_t kDotChunk = 32;  // columns
 // The number of lanes that share a row of weights, a power of two, if a workgroup has `share` rows.
 // It depends on how many chunks lanes take one after another, those for nothing counted as well,
 // and the end of each row like one more.
-uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64_t threads) {
+uint64_t LanesFor(const Target& target, uint64_t share, uint64_t columns, uint64_t threads) {
   constexpr uint64_t kMinLanes = 8;  // that read a block of 256 together
   const uint64_t chunks = columns / kDotChunk;
-  const uint64_t max_lanes = std::min<uint64_t>(tuning.subgroups ? tuning.subgroup_size : 32, 32);
+  const uint64_t max_lanes =
+      std::min<uint64_t>(target.can.subgroups ? target.can.subgroup_size : 32, 32);
   const uint64_t least =
       std::bit_floor(std::clamp<uint64_t>(chunks / kDotChunksUnderWay, 1, kMinLanes));
   uint64_t best = 1, min_cost = 0;
@@ -46,9 +47,9 @@ static_assert(offsetof(kernels::MatVecDotLayout, share) ==
                   offsetof(kernels::MatVecDotLayout, lanes) + offsetof(Division, share) &&
               offsetof(kernels::MatVecDotLayout, remainder) ==
                   offsetof(kernels::MatVecDotLayout, lanes) + offsetof(Division, remainder));
-Division DivisionOf(const Tuning& tuning, const Dispatch::Shares& shares, uint64_t groups,
+Division DivisionOf(const Target& target, const Dispatch::Shares& shares, uint64_t groups,
                     uint64_t threads) {
-  const uint64_t lanes = LanesFor(tuning, CeilDiv(shares.rows, groups), shares.columns, threads);
+  const uint64_t lanes = LanesFor(target, CeilDiv(shares.rows, groups), shares.columns, threads);
   return {static_cast<uint32_t>(lanes), static_cast<uint32_t>(shares.rows / groups),
           static_cast<uint32_t>(shares.rows % groups)};
 }
@@ -68,18 +69,18 @@ uint64_t ColumnsOf(const Product& product) {
 
 // Rows of x of this width that fit in shared memory at the same time, as matvec_dot.comp stages
 // them (kRuns), beside what its reductions take.
-uint64_t StagedRows(const Tuning& tuning, uint64_t columns) {
+uint64_t StagedRows(const Target& target, uint64_t columns) {
   constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
   const uint64_t places = CeilDiv(columns, kPlaces) * kPlaces;
   const uint64_t row = places * kBytes + places / kRun * kScaleBytes;
-  return tuning.shared_bytes < kOtherBytes ? 0 : (tuning.shared_bytes - kOtherBytes) / row;
+  return target.can.shared_bytes < kOtherBytes ? 0 : (target.can.shared_bytes - kOtherBytes) / row;
 }
 
 // Rows of x of a workgroup: several share the decoded weights, but each takes registers.
-uint64_t OwnRows(const Tuning& tuning, const Product& product, uint64_t rows) {
+uint64_t OwnRows(const Target& target, const Product& product, uint64_t rows) {
   constexpr uint64_t kMaxOwnRows = 4;
   if (product.mode != ProductMode::kDense) return 1;  // each row has experts of its own
-  return std::clamp<uint64_t>(std::min(rows, StagedRows(tuning, ColumnsOf(product))), 1,
+  return std::clamp<uint64_t>(std::min(rows, StagedRows(target, ColumnsOf(product))), 1,
                               kMaxOwnRows);
 }
 
@@ -112,42 +113,40 @@ Dispatch::Shares SharesOf(const Product& product) {
           .columns = ColumnsOf(product)};
 }
 
-void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups) {
+void Divide(Dispatch& dispatch, const Target& target, uint64_t groups) {
   dispatch.groups[0] = static_cast<uint32_t>(groups);
   if (dispatch.shares.offset == 0) return;
   const Division division =
-      DivisionOf(tuning, dispatch.shares, groups, dispatch.pipeline.constants.front());
+      DivisionOf(target, dispatch.shares, groups, dispatch.pipeline.constants.front());
   std::memcpy(dispatch.push.data() + dispatch.shares.offset, &division, sizeof(division));
 }
 
-bool FitsInt8Gemv(const Tuning& tuning, const GemvShape& product, int64_t max_rows) {
+bool FitsInt8Gemv(const Target& target, const GemvShape& product, int64_t max_rows) {
   const WeightShape& shape = product.weight;
   const bool is_known =
       product.mode == ProductMode::kDense ||
       ((product.mode == ProductMode::kShared || product.mode == ProductMode::kSummed) &&
-       product.used <= tuning.subgroup_size);
-  return tuning.integer_dot && is_known && max_rows == 1 && IsBlockType(shape.dtype) &&
-         shape.columns % 32 == 0 && StagedRows(tuning, ColumnsOf(product)) > 0;
+       product.used <= target.can.subgroup_size);
+  return target.can.integer_dot && is_known && max_rows == 1 && IsBlockType(shape.dtype) &&
+         shape.columns % 32 == 0 && StagedRows(target, ColumnsOf(product)) > 0;
 }
 
 void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
                   const Prologue* prologue) {
   const WeightShape& shape = product.weight->shape();
-  const Tuning& tuning = plan.tuning();
-  const uint32_t threads = tuning.Threads(kPrologueThreads);
+  const Target& target = plan.target();
+  const uint32_t threads = target.Threads(kPrologueThreads);
   const uint64_t columns = ColumnsOf(product);
   const uint64_t turns =
       std::max(kMinTurns, prologue == nullptr ? 0 : CeilDiv(columns, kQuad * threads));
-  // In a step of one dispatch llvmpipe lets subgroups that leave out a loop past the barrier behind
-  // it.
-  const uint32_t together = tuning.software && tuning.persistent_groups > 0 ? 1 : 0;
+  const bool together = target.quirks.skipped_loops_pass_barriers && target.prefers.fixed_groups;
   const bool is_stacked = product.mode == ProductMode::kShared;
   Dispatch::Shares shares = SharesOf(product);
   shares.offset = offsetof(kernels::MatVecDotLayout, lanes);
-  const uint64_t groups = std::clamp<uint64_t>(tuning.few_groups, 1, shares.rows);
-  const Division division = DivisionOf(tuning, shares, groups, threads);
+  const uint64_t groups = std::clamp<uint64_t>(target.prefers.few_groups, 1, shares.rows);
+  const Division division = DivisionOf(target, shares, groups, threads);
   const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
-  const uint64_t own_rows = OwnRows(tuning, product, rows);
+  const uint64_t own_rows = OwnRows(target, product, rows);
   DispatchBuilder(plan,
                   kernels::MatVecDot{.threads = threads,
                                      .type = shape.dtype,
@@ -157,7 +156,7 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
                                      .together = together,
                                      .experts = ExpertsOf(product.mode),
                                      .own_rows = own_rows,
-                                     .one_row = HasOneRow(plan.graph(), tuning),
+                                     .one_row = HasOneRow(plan.graph(), target),
                                      .max_columns = columns},
                   {.x = operands.x,
                    .weight = product.gate,

@@ -25,7 +25,7 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, uint
   tiles.count = pairs / rows + std::min(expert_count, pairs);
   tiles.table = plan.scratch().New(static_cast<uint64_t>(2 + tiles.count + tiles.count * rows) *
                                    sizeof(uint32_t));
-  const uint32_t threads = std::min(plan.tuning().wide, kMaxCounters);
+  const uint32_t threads = std::min(plan.target().prefers.wide, kMaxCounters);
   DispatchBuilder(plan, kernels::MoeSort{.threads = threads, .tile = rows},
                   {.experts = experts,
                    .table = tiles.table,
@@ -47,7 +47,7 @@ ExpertTiles SortFor(PlanBuilder& plan, uint32_t experts,
   const rl_value& value = plan.graph().value(experts);
   const auto pairs = static_cast<uint64_t>(plan.DecisiveRows(value) * Last(value));
   const auto on_matrix_units = [&](const Product* product) {
-    return RunsOnMatrixUnits(plan.tuning(), product->weight->shape());
+    return RunsOnMatrixUnits(plan.target(), product->weight->shape());
   };
   if (std::ranges::none_of(products, on_matrix_units)) {
     return Sort(plan, experts, count, F32TileRows(2 * pairs / static_cast<uint64_t>(count)));
@@ -143,7 +143,7 @@ void MoeFfn(PlanBuilder& plan) {
   up.y.scratch = down.x.scratch = hidden;
   const Operand weights{.value = plan.InputIndex(MoeFfn::weights)};
   const Operand factor{.value = plan.InputIndex(MoeFfn::expert_scale)};
-  if (ExpertsFitInt8Gemv(plan.tuning(), plan.graph(), plan.op())) {
+  if (ExpertsFitInt8Gemv(plan.target(), plan.graph(), plan.op())) {
     up.extra = weights;
     up.factor = factor;
     EmitInt8Gemv(plan, first, up, plan.prologue());
@@ -205,13 +205,13 @@ std::string RefuseMoeFfn(const sdk::GraphView& graph, const rl_op& op, const Dev
 
 }  // namespace
 
-bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op) {
+bool ExpertsFitInt8Gemv(const Target& target, const sdk::GraphView& graph, const rl_op& op) {
   const rl_value& experts = graph.value(op.inputs[operands::MoeFfn::experts]);
   const WeightShape first = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::gate_weight]));
   const WeightShape second = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::down_weight]));
-  const int64_t rows = DecisiveRows(graph, tuning, experts);
-  return FitsInt8Gemv(tuning, {ProductMode::kShared, first, Last(experts)}, rows) &&
-         FitsInt8Gemv(tuning, {ProductMode::kSummed, second, Last(experts)}, rows);
+  const int64_t rows = DecisiveRows(graph, target, experts);
+  return FitsInt8Gemv(target, {ProductMode::kShared, first, Last(experts)}, rows) &&
+         FitsInt8Gemv(target, {ProductMode::kSummed, second, Last(experts)}, rows);
 }
 
 const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseGroupedMatMul, GroupedMatMul};

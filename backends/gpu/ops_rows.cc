@@ -19,7 +19,7 @@ using enum RowsOp;
 uint32_t ThreadsFor(const PlanBuilder& plan, int64_t columns) {
   const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns / 8, 1)));
   return static_cast<uint32_t>(
-      std::min<uint64_t>(std::max<uint64_t>(wanted, 64), plan.tuning().wide));
+      std::min<uint64_t>(std::max<uint64_t>(wanted, 64), plan.target().prefers.wide));
 }
 
 struct RowOperands {
@@ -212,13 +212,14 @@ std::string RefuseRope(const sdk::GraphView& graph, const rl_op& op, const Devic
 RowSplit SplitRows(const PlanBuilder& plan, const rl_dim& rows, int64_t columns, uint32_t threads) {
   constexpr int64_t kShortRow = 256;
   constexpr uint32_t kThreads = 256;
-  const Tuning& tuning = plan.tuning();
+  const Target& target = plan.target();
   const auto all = static_cast<uint64_t>(plan.Max(rows));
-  const bool narrow = tuning.subgroups && !tuning.software && columns <= kShortRow &&
-                      plan.Decisive(rows) > int64_t{tuning.few_groups};
+  const bool narrow = target.can.subgroups && !target.can.is_cpu && columns <= kShortRow &&
+                      plan.Decisive(rows) > int64_t{target.prefers.few_groups};
   if (!narrow) return {.threads = threads, .groups = all, .narrow = false};
-  return {
-      .threads = kThreads, .groups = CeilDiv(all, kThreads / tuning.subgroup_size), .narrow = true};
+  return {.threads = kThreads,
+          .groups = CeilDiv(all, kThreads / target.can.subgroup_size),
+          .narrow = true};
 }
 
 DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope) {

@@ -34,7 +34,7 @@ List ListFor(PlanBuilder& plan, int64_t entries, int64_t rows) {
   return list;
 }
 // The workgroup size of kernels with a prefix sum, which takes at most 1,024 invocations.
-uint32_t Wide(const PlanBuilder& plan) { return std::min(plan.tuning().wide, 1024U); }
+uint32_t Wide(const PlanBuilder& plan) { return std::min(plan.target().prefers.wide, 1024U); }
 
 void RunScan(PlanBuilder& plan, ScanOp kind, uint32_t input, uint32_t u, float top_p) {
   const rl_value& x = plan.graph().value(input);

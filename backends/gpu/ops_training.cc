@@ -16,7 +16,7 @@ void CrossEntropy(PlanBuilder& plan) {
   const rl_value& logits = plan.Input(operands::CrossEntropy::logits);
   DispatchBuilder(
       plan,
-      kernels::Loss{.threads = ThreadsOfRow(plan.tuning(), Last(logits)), .op = LossOp::kLoss},
+      kernels::Loss{.threads = ThreadsOfRow(plan.target(), Last(logits)), .op = LossOp::kLoss},
       {.x = plan.InputIndex(operands::CrossEntropy::logits),
        .targets = plan.InputIndex(operands::CrossEntropy::targets),
        .y = plan.ResultIndex(),
@@ -30,7 +30,7 @@ void CrossEntropyGrad(PlanBuilder& plan) {
   const rl_value& logits = plan.Input(operands::CrossEntropyGrad::logits);
   DispatchBuilder(
       plan,
-      kernels::Loss{.threads = ThreadsOfRow(plan.tuning(), Last(logits)), .op = LossOp::kLossGrad},
+      kernels::Loss{.threads = ThreadsOfRow(plan.target(), Last(logits)), .op = LossOp::kLossGrad},
       {.x = plan.InputIndex(operands::CrossEntropyGrad::logits),
        .targets = plan.InputIndex(operands::CrossEntropyGrad::targets),
        .factor = plan.InputIndex(operands::CrossEntropyGrad::factor),
@@ -47,7 +47,7 @@ void EmitRowGrad(PlanBuilder& plan, RowGradOp op, uint32_t x, uint32_t dy, uint3
   const rl_value& dx = plan.Result();
   const int64_t middle = MiddleElements(dx);
   DispatchBuilder(plan,
-                  kernels::RowGrad{.threads = ThreadsOfRow(plan.tuning(), Last(dx)), .op = op},
+                  kernels::RowGrad{.threads = ThreadsOfRow(plan.target(), Last(dx)), .op = op},
                   {.x = x,
                    .dy = dy,
                    .weight = weight,
@@ -89,7 +89,7 @@ void GeGluGrad(PlanBuilder& plan) {
 void EmitScatter(PlanBuilder& plan, ScatterOp op, uint32_t x, uint32_t index, const rl_dim& count) {
   const rl_value& y = plan.Result();
   const int64_t columns = RowElements(y);
-  DispatchBuilder(plan, kernels::Scatter{.threads = ThreadsOfRow(plan.tuning(), columns), .op = op},
+  DispatchBuilder(plan, kernels::Scatter{.threads = ThreadsOfRow(plan.target(), columns), .op = op},
                   {.x = x,
                    .index = index,
                    .y = plan.ResultIndex(),
@@ -142,9 +142,10 @@ void SumSquares(PlanBuilder& plan) {
 
 }  // namespace
 
-uint32_t ThreadsOfRow(const Tuning& tuning, int64_t columns) {
+uint32_t ThreadsOfRow(const Target& target, int64_t columns) {
   const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns / 8, 1)));
-  return static_cast<uint32_t>(std::min<uint64_t>(std::max<uint64_t>(wanted, 64), tuning.wide));
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(std::max<uint64_t>(wanted, 64), target.prefers.wide));
 }
 
 const OpRow rows::kCrossEntropy = {RL_OP_cross_entropy, RefusePlain, CrossEntropy};

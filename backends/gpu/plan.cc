@@ -32,26 +32,27 @@ std::string TextOf(const Dispatch& dispatch) {
 
 }  // namespace
 
-Lowering LoweringOf(Driver& driver, const Tuning& device, const sdk::GraphView& graph) {
+Lowering LoweringOf(Driver& driver, const Target& device, bool profile,
+                    const sdk::GraphView& graph) {
   // Parts of one dispatch cannot be timed.
-  StepJoiner* joiner = device.profile ? nullptr : driver.joiner();
+  StepJoiner* joiner = profile ? nullptr : driver.joiner();
   if (joiner == nullptr) return {device};
-  const std::optional<Tuning> joined = joiner->TuningFor(device, graph);
+  const std::optional<Target> joined = joiner->TargetFor(device, graph);
   return joined ? Lowering{*joined, joiner} : Lowering{device};
 }
 
-GpuPlan::GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, const Tuning& device,
-                 const sdk::GraphView& graph)
+GpuPlan::GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, const Target& device,
+                 bool profile, const sdk::GraphView& graph)
     : driver_(driver),
       step_(blocks.Allocate(sizeof(StepWords), Residence::kShared)),
       memory_(driver, blocks),
-      profile_(device.profile && driver.HasTimes()) {
+      profile_(profile && device.can.tells_times) {
   const StepWords empty{};
   driver_.Write(step_, 0, std::as_bytes(std::span(&empty, 1)));
-  const Lowering lowering = LoweringOf(driver, device, graph);
+  const Lowering lowering = LoweringOf(driver, device, profile, graph);
   joiner_ = lowering.joiner;
-  LoweredGraph lowered = Lower(memory_, graph, lowering.tuning, step_.address());
-  if (graph.record_times() && driver.HasTimes()) {
+  LoweredGraph lowered = Lower(memory_, graph, lowering.target, step_.address());
+  if (graph.record_times() && device.can.tells_times) {
     op_times_ = std::make_unique<DispatchTimes>(lowered.dispatches.size());
     ops_of_node_ = std::move(lowered.ops_of_node);
     read_times_.reserve(lowered.dispatches.size());
@@ -69,9 +70,9 @@ GpuPlan::GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, cons
                           kernels,
                           kinds,
                           joined,
-                          TransientsAreUnaliased(graph, lowering.tuning),
-                          RunsRowByRow(graph, lowering.tuning)};
-  if (!HasOneRow(graph, lowering.tuning)) {
+                          TransientsAreUnaliased(graph, lowering.target),
+                          RunsRowByRow(graph, lowering.target)};
+  if (!HasOneRow(graph, lowering.target)) {
     Record(recorder, std::move(lowered.dispatches), variants_.emplace_back());
     return;
   }
@@ -90,11 +91,12 @@ GpuPlan::~GpuPlan() {
 
 void GpuPlan::Record(const Recorder& recorder, std::vector<Dispatch> dispatches, Variant& variant) {
   ++stats_.recordings;
-  if (!driver_.OverlapsDispatches()) return RecordInOrder(recorder, dispatches, {}, variant);
+  if (!recorder.lowering.target.can.overlaps_dispatches)
+    return RecordInOrder(recorder, dispatches, {}, variant);
   const std::vector<uint32_t> levels = LevelsOf(dispatches);
   const bool has_row_kernels = variant.t == 1 || recorder.row_by_row;
   if (has_row_kernels) {
-    Balance(dispatches, levels, recorder.lowering.tuning, recorder.row_by_row);
+    Balance(dispatches, levels, recorder.lowering.target, recorder.row_by_row);
   }
   if (recorder.joined != nullptr && has_row_kernels) {
     JoinedCommands joined = joiner_->Record(

@@ -21,18 +21,20 @@
 
 namespace rullama::gpu {
 
-// How a graph is lowered, and what makes its steps one dispatch, if anything does.
+// What a graph is lowered for, and what makes its steps one dispatch, if anything does.
 struct Lowering {
-  Tuning tuning;
+  Target target;
   StepJoiner* joiner = nullptr;
 };
-Lowering LoweringOf(Driver& driver, const Tuning& device, const sdk::GraphView& graph);
+// `device`: what graphs are lowered for whose steps are many dispatches. `profile`: each is timed.
+Lowering LoweringOf(Driver& driver, const Target& device, bool profile,
+                    const sdk::GraphView& graph);
 
 class GpuPlan final : public sdk::Plan, public Noted {
  public:
-  // What they refer to outlives the plan. `device`: the parameters of the device.
-  GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, const Tuning& device,
-          const sdk::GraphView& graph);
+  // What they refer to outlives the plan. `device` and `profile`: as LoweringOf() takes them.
+  GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, const Target& device,
+          bool profile, const sdk::GraphView& graph);
   ~GpuPlan() override;
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override { return stats_; }

@@ -11,21 +11,20 @@
 
 namespace rullama::gpu {
 
-PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
+PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Target& target,
                          DeviceAddress step)
-    : device_(device),
-      graph_(graph),
-      tuning_(tuning),
+    : graph_(graph),
+      target_(target),
       step_{step, 0},
-      row_by_row_(gpu::RunsRowByRow(graph, tuning)),
+      row_by_row_(gpu::RunsRowByRow(graph, target)),
       learns_(sdk::Learns(graph)),
       loss_depends_on_experts_(gpu::LossDependsOnExperts(graph)),
-      decisive_(DecisiveStep(graph, tuning)),
-      whole_(LargestStep(graph, tuning)),
+      decisive_(DecisiveStep(graph, target)),
+      whole_(LargestStep(graph, target)),
       largest_(whole_),
       uses_(graph),
       scratch_(device),
-      addresses_(graph, tuning, scratch_),
+      addresses_(graph, target, scratch_),
       dispatches_(scratch_) {}
 
 void PlanBuilder::Emit(const FusedNode& node) {
@@ -77,10 +76,10 @@ uint32_t PlanBuilder::LastProductOf(const Operand& x) const {
   return last;
 }
 
-LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
+LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Target& target,
                    DeviceAddress step) {
-  PlanBuilder plan(device, graph, tuning, step);
-  const FusedGraph fused = Fuse(graph, tuning);
+  PlanBuilder plan(device, graph, target, step);
+  const FusedGraph fused = Fuse(graph, target);
   std::map<uint32_t, std::vector<uint32_t>> ops_of_node;
   for (const FusedNode& node : fused.nodes) {
     plan.Emit(node);

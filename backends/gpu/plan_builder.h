@@ -16,7 +16,7 @@
 #include "backends/gpu/fuse.h"
 #include "backends/gpu/graph_facts.h"
 #include "backends/gpu/scratch_pool.h"
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::gpu {
 
@@ -29,13 +29,13 @@ struct LoweredGraph {
 
 // `step`: the address of the step's extents. Memory comes from `device` and stays the caller's.
 // Throws RL_UNSUPPORTED for an op without a kernel.
-LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
+LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Target& target,
                    DeviceAddress step);
 
 // The interface for the emission of a node: what it reads, and the parts of the plan it adds to.
 class PlanBuilder {
  public:
-  PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
+  PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Target& target,
               DeviceAddress step);
 
   // Appends the dispatches of a node.
@@ -46,11 +46,11 @@ class PlanBuilder {
 
   // ---- the graph and the device
   [[nodiscard]] const sdk::GraphView& graph() const { return graph_; }
-  [[nodiscard]] const Tuning& tuning() const { return tuning_; }
+  [[nodiscard]] const Target& target() const { return target_; }
   // Where kernels read T and R. Of no bytes if the host writes them, not a dispatch.
   [[nodiscard]] const Scratch& step() const { return step_; }
-  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const { return device_.MaxGroups(axis); }
-  [[nodiscard]] bool FollowsPointers() const { return device_.FollowsPointers(); }
+  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const { return target_.can.max_groups[axis]; }
+  [[nodiscard]] bool FollowsPointers() const { return target_.can.follows_pointers; }
 
   // ---- the node
   [[nodiscard]] const FusedNode& node() const { return *node_; }
@@ -99,9 +99,8 @@ class PlanBuilder {
  private:
   friend class RowChunk;
 
-  PlanDevice& device_;
   const sdk::GraphView& graph_;
-  const Tuning& tuning_;
+  const Target& target_;
   Scratch step_;
   bool row_by_row_;
   bool learns_;
@@ -159,7 +158,7 @@ struct RowSplit {
 // `threads`: for a workgroup for each row of `columns` values.
 RowSplit SplitRows(const PlanBuilder& plan, const rl_dim& rows, int64_t columns, uint32_t threads);
 // Invocations of a workgroup for a row of this length, a power of two.
-uint32_t ThreadsOfRow(const Tuning& tuning, int64_t columns);
+uint32_t ThreadsOfRow(const Target& target, int64_t columns);
 // Appends a copy of the first operand to the result of the current op.
 void Copy(PlanBuilder& plan);
 

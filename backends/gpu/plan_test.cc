@@ -42,9 +42,8 @@ class PlanTest : public ::testing::Test {
     const FlatGraph flat(*graph);
     rl_graph raw = *flat.view();
     raw.record_times = record_times ? 1 : 0;
-    Tuning tuning;
-    tuning.profile = profile;
-    plan_ = std::make_unique<GpuPlan>(driver_, blocks_, kernels_, tuning, sdk::GraphView(raw));
+    plan_ = std::make_unique<GpuPlan>(driver_, blocks_, kernels_, driver_.target(), profile,
+                                      sdk::GraphView(raw));
   }
   // The error of the next step and of the wait after it.
   std::optional<sdk::Error> ErrorOfStep(int64_t t, int64_t r) {
@@ -144,7 +143,7 @@ TEST_F(PlanTest, AProfileIsLoggedInTheEnd) {
 class EveryStep final : public StepJoiner {
  public:
   explicit EveryStep(FakeDriver& driver) : driver_(driver) {}
-  [[nodiscard]] std::optional<Tuning> TuningFor(const Tuning& device,
+  [[nodiscard]] std::optional<Target> TargetFor(const Target& device,
                                                 const sdk::GraphView& /*graph*/) const override {
     return device;
   }

@@ -6,24 +6,11 @@
 #include <bit>
 #include <cstdint>
 
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::gpu {
 
 constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-// A tile of matmul_coop.comp and the part of it that a subgroup computes. Columns are results, of
-// gated products those of both matrices.
-struct CoopTile {
-  uint32_t rows, columns, subgroup_rows, subgroup_columns;
-  [[nodiscard]] constexpr uint32_t threads() const {
-    return rows / subgroup_rows * (columns / subgroup_columns) * kMatrixSubgroup;
-  }
-};
-
-// The tile of dense products that do not keep a device busy, and of experts with some 30 to 90
-// rows.
-inline constexpr CoopTile kSmallCoopTile{64, 64, 32, 32};
 
 // Dense products side by side that read the same rows.
 struct CoopShape {
@@ -42,7 +29,7 @@ struct CoopDivision {
 // The division that takes least time. Large tiles read less, but may leave a part of the device
 // idle. At most 32 or 64 rows, as of requests that are decoded together, take the lowest tile that
 // holds them.
-[[nodiscard]] CoopDivision DivisionOf(const Tuning& tuning, const CoopShape& shape);
+[[nodiscard]] CoopDivision DivisionOf(const Target& target, const CoopShape& shape);
 
 // The tile of products of `experts` experts that have `pairs` rows in all. A tile reads and decodes
 // the weights of its expert, so a low one has room for twice the rows of an average expert: few
@@ -64,7 +51,7 @@ constexpr uint64_t WholeParts(uint64_t steps, uint64_t parts) {
 
 // The number of workgroups that share the terms of a tile of sums in f32: more than one where there
 // are too few tiles to keep a device busy, at most one for each `part_terms` terms.
-[[nodiscard]] uint64_t PartsOfSums(const Tuning& tuning, uint64_t tiles, uint64_t terms,
+[[nodiscard]] uint64_t PartsOfSums(const Target& target, uint64_t tiles, uint64_t terms,
                                    uint64_t part_terms);
 
 }  // namespace rullama::gpu

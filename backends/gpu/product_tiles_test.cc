@@ -9,11 +9,11 @@
 namespace rullama::gpu {
 namespace {
 
-Tuning LargeGpu() {
-  Tuning tuning;  // an H200
-  tuning.multiprocessors = 132;
-  tuning.few_groups = 4 * tuning.multiprocessors;
-  return tuning;
+Target LargeGpu() {
+  Target target;  // an H200
+  target.can.multiprocessors = 132;
+  target.prefers.few_groups = 4 * target.can.multiprocessors;
+  return target;
 }
 
 TEST(DivisionOf, TakesLargeTilesWhereTheyFillADevice) {
@@ -69,7 +69,7 @@ TEST(DivisionOf, GivesEveryPartSteps) {
 }
 
 TEST(DivisionOf, SharesNoTermsOnOneMultiprocessor) {
-  EXPECT_EQ(DivisionOf(Tuning{}, {512, 1536, 96, 24}).parts, 1U);
+  EXPECT_EQ(DivisionOf(Target{}, {512, 1536, 96, 24}).parts, 1U);
 }
 
 TEST(ExpertTileOf, GrowsWithTheRowsOfAnAverageExpert) {
@@ -109,7 +109,7 @@ TEST(PartsOfSums, KeepADeviceBusyWithFewTiles) {
   EXPECT_EQ(PartsOfSums(LargeGpu(), 10, 768, 256), 3U);   // no fewer than 256 terms each
   EXPECT_EQ(PartsOfSums(LargeGpu(), 10, 100, 256), 1U);
   EXPECT_EQ(PartsOfSums(LargeGpu(), 0, 768, 256), 3U);
-  EXPECT_EQ(PartsOfSums(Tuning{}, 10, 768, 256), 1U);  // a device that one workgroup keeps busy
+  EXPECT_EQ(PartsOfSums(Target{}, 10, 768, 256), 1U);  // a device that one workgroup keeps busy
 }
 
 }  // namespace

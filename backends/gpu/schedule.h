@@ -14,9 +14,9 @@ namespace rullama::gpu {
 std::vector<uint32_t> LevelsOf(const std::vector<Dispatch>& dispatches);
 
 // Returns the order in which dispatches are recorded, as their indices: by level, and within a
-// level those on matrix units first, which otherwise may take twice as long on NVIDIA's GPUs
-// (docs/lab/vulkan.md). Presumably few of their workgroups fit while those of another dispatch
-// determine how an SM divides its memory.
+// level those on matrix units first, which otherwise may take twice as long (docs/lab/README.md).
+// Presumably few of their workgroups fit while those of another dispatch determine how a
+// multiprocessor divides its memory.
 std::vector<uint32_t> OrderOf(const std::vector<Dispatch>& dispatches,
                               const std::vector<uint32_t>& levels);
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backends/gpu/dispatch.h"
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::gpu {
 
@@ -49,9 +49,9 @@ struct JoinedCommands {
 class StepJoiner {
  public:
   virtual ~StepJoiner() = default;
-  // The parameters with which a graph is lowered whose steps are to be one dispatch, or nothing if
-  // they are not worth it. `device`: those of all other graphs.
-  [[nodiscard]] virtual std::optional<Tuning> TuningFor(const Tuning& device,
+  // What a graph is lowered for whose steps are to be one dispatch, or nothing if they are not
+  // worth it. `device`: what all other graphs are lowered for.
+  [[nodiscard]] virtual std::optional<Target> TargetFor(const Target& device,
                                                         const sdk::GraphView& graph) const = 0;
   // Makes dispatches of such a graph have fewer kinds of kernels.
   virtual void MergeKinds(std::vector<Dispatch>& dispatches) const = 0;

@@ -4,7 +4,7 @@
 // rows, each is padded with zeros to a multiple of 32 elements. q4_k and q5_k keep the file's
 // layout too, because their blocks are multiples of 16 bytes. The other block types are split into
 // planes: first the quants of all blocks of the row, then the other fields in the order given in
-// weights.cc. Kernels read them in weights.glsl (Vulkan) and weights.cl (OpenCL).
+// weights.cc. Kernels decode them.
 //
 // Thread safety: pure functions, and values that do not change.
 #pragma once

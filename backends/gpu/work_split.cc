@@ -19,7 +19,7 @@ struct Level {
 }  // namespace
 
 void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels,
-             const Tuning& tuning, bool row_by_row) {
+             const Target& target, bool row_by_row) {
   if (dispatches.empty()) return;
   std::vector<Level> all(std::ranges::max(levels) + 1);
   for (size_t i = 0; i < dispatches.size(); ++i) {
@@ -35,11 +35,11 @@ void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels
     Level& level = all[levels[i]];
     // Products get at least half of the workgroups.
     const uint64_t free =
-        tuning.few_groups - std::min<uint64_t>(level.others, tuning.few_groups / 2);
+        target.prefers.few_groups - std::min<uint64_t>(level.others, target.prefers.few_groups / 2);
     const uint64_t begin = free * level.given / level.bytes;
     level.given += BytesOf(dispatches[i]);
     const uint64_t end = free * level.given / level.bytes;
-    Divide(dispatches[i], tuning, std::clamp<uint64_t>(end - begin, 1, rows));
+    Divide(dispatches[i], target, std::clamp<uint64_t>(end - begin, 1, rows));
   }
 }
 

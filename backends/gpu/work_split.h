@@ -15,6 +15,6 @@ namespace rullama::gpu {
 // With `row_by_row` the other dispatches do not count: their workgroups grow with the rows of the
 // plan, and the order in which a product adds depends on its share.
 void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels,
-             const Tuning& tuning, bool row_by_row);
+             const Target& target, bool row_by_row);
 
 }  // namespace rullama::gpu

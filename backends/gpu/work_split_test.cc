@@ -16,12 +16,12 @@ using ::testing::ElementsAre;
 
 constexpr uint32_t kOffset = 40;  // of the division, as in no shader in particular
 
-Tuning DeviceOf(uint32_t groups) {
-  Tuning tuning;
-  tuning.few_groups = groups;
-  tuning.subgroups = true;
-  tuning.subgroup_size = 32;
-  return tuning;
+Target DeviceOf(uint32_t groups) {
+  Target target;
+  target.prefers.few_groups = groups;
+  target.can.subgroups = true;
+  target.can.subgroup_size = 32;
+  return target;
 }
 
 Dispatch Product(uint64_t rows, uint64_t bytes, uint32_t offset = 0) {

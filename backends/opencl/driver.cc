@@ -49,7 +49,7 @@ class OpenClDriver::Block final : public gpu::MemoryBlock {
 
 OpenClDriver::OpenClDriver(const Api& api, const PhysicalDevice& physical, const sdk::Host& host,
                            const DriverOptions& options)
-    : Driver(host),
+    : Driver(host, TargetFor(physical.facts, options)),
       api_(api),
       physical_(physical),
       cache_(options.cache),
@@ -100,11 +100,8 @@ void OpenClDriver::Finish() {
 // ---- memory -------------------------------------------------------------------------------------
 
 gpu::MemoryFacts OpenClDriver::Memory() const {
-  return {.total = capabilities().memory, .max_allocation = capabilities().max_allocation};
+  return {.total = facts().memory, .max_allocation = facts().max_allocation};
 }
-
-// OpenCL names no limit but that of the number of work-items; NVIDIA's devices have these.
-uint32_t OpenClDriver::MaxGroups(uint32_t axis) const { return axis == 0 ? 0x7FFFFFFF : 65535; }
 
 std::unique_ptr<gpu::MemoryBlock> OpenClDriver::NewBlock(uint64_t bytes,
                                                          gpu::Residence /*residence*/) {
@@ -178,8 +175,8 @@ gpu::PipelineKey OpenClDriver::CompiledKey(const gpu::PipelineKey& key) const {
 
 std::string OpenClDriver::CacheName() const {
   if (!cache_) return {};
-  return std::string("opencl kernels ") + RULLAMA_VERSION + " " + capabilities().name + " " +
-         capabilities().driver;
+  return std::string("opencl kernels ") + RULLAMA_VERSION + " " + facts().name + " " +
+         facts().driver;
 }
 
 void OpenClDriver::LoadCache(std::span<const std::byte> saved) { programs_->Load(saved); }

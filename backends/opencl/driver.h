@@ -17,6 +17,7 @@
 #include "backends/gpu/driver.h"
 #include "backends/opencl/instance.h"
 #include "backends/opencl/programs.h"
+#include "backends/opencl/target.h"
 
 namespace rullama::opencl {
 
@@ -24,11 +25,6 @@ namespace rullama::opencl {
 struct Place {
   cl_mem buffer = nullptr;
   uint64_t offset = 0;
-};
-
-struct DriverOptions {
-  Form form = Form::kGeneric;
-  bool cache = false;  // binaries are kept on disk
 };
 
 class OpenClDriver final : public gpu::Driver {
@@ -40,7 +36,7 @@ class OpenClDriver final : public gpu::Driver {
   [[nodiscard]] const Api& api() const { return api_; }
   [[nodiscard]] cl_context context() const { return context_.get(); }
   [[nodiscard]] cl_device_id id() const { return physical_.id; }
-  [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
+  [[nodiscard]] const Facts& facts() const { return physical_.facts; }
   [[nodiscard]] const Programs& programs() const { return *programs_; }
   // Commands run in the order in which they are put here.
   [[nodiscard]] cl_command_queue queue() const { return queue_.get(); }
@@ -50,10 +46,6 @@ class OpenClDriver final : public gpu::Driver {
   [[nodiscard]] Place PlaceOf(gpu::DeviceAddress address) const;
 
   [[nodiscard]] gpu::MemoryFacts Memory() const override;
-  [[nodiscard]] bool HasFloat64() const override { return capabilities().float64; }
-  // A kernel may touch no buffer that is not among its arguments.
-  [[nodiscard]] bool FollowsPointers() const override { return false; }
-  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const override;
   std::unique_ptr<gpu::MemoryBlock> NewBlock(uint64_t bytes, gpu::Residence residence) override;
   void Write(const gpu::Allocation& to, uint64_t offset, std::span<const std::byte> data) override;
   void Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) override;
@@ -63,9 +55,6 @@ class OpenClDriver final : public gpu::Driver {
   [[nodiscard]] std::string CacheName() const override;
   void LoadCache(std::span<const std::byte> saved) override;
   [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override;
-  // The queue runs them in order.
-  [[nodiscard]] bool OverlapsDispatches() const override { return false; }
-  [[nodiscard]] bool HasTimes() const override { return true; }
   std::unique_ptr<gpu::Commands> Record(const gpu::Recording& recording) override;
   void Submit(gpu::Commands& commands, const gpu::Readback& readback) override;
   void TimesOf(gpu::Commands& commands, std::vector<gpu::DispatchTime>& times) override;

@@ -61,8 +61,7 @@ uint32_t ComputeCapability(const Api& api, cl_device_id device) {
 }
 
 // Fills in what the device can do; a text says what it lacks.
-std::string Examine(const Api& api, cl_platform_id platform, cl_device_id device,
-                    Capabilities& out) {
+std::string Examine(const Api& api, cl_platform_id platform, cl_device_id device, Facts& out) {
   out.name = Get(api, device, CL_DEVICE_NAME);
   out.driver = Get(api, platform, CL_PLATFORM_NAME) + " " + Get(api, device, CL_DRIVER_VERSION);
   out.type = Get<cl_device_type>(api, device, CL_DEVICE_TYPE);
@@ -158,13 +157,13 @@ void Instance::EnumeratePlatform(cl_platform_id platform) {
   }
   for (cl_device_id id : ids) {
     PhysicalDevice device{platform, id, {}};
-    const std::string lack = Examine(api_, platform, id, device.capabilities);
+    const std::string lack = Examine(api_, platform, id, device.facts);
     if (lack.empty()) {
       devices_.push_back(std::move(device));
       continue;
     }
     if (!reason_.empty()) reason_ += "; ";
-    reason_ += "'" + device.capabilities.name + "' cannot be used: " + lack;
+    reason_ += "'" + device.facts.name + "' cannot be used: " + lack;
   }
 }
 

@@ -11,7 +11,7 @@
 namespace rullama::opencl {
 
 // The properties of a device that kernels depend on.
-struct Capabilities {
+struct Facts {
   std::string name;
   std::string driver;  // platform and version of the driver
   cl_device_type type = 0;
@@ -30,7 +30,7 @@ struct Capabilities {
 struct PhysicalDevice {
   cl_platform_id platform = nullptr;
   cl_device_id id = nullptr;
-  Capabilities capabilities;
+  Facts facts;
 };
 
 class Instance {

@@ -157,7 +157,7 @@ TEST_F(OpenClDeviceTest, MoreThanThereIs) {
 
 TEST_F(OpenClDeviceTest, MoreThanOneAllocationMayHave) {
   PhysicalDevice small = device();
-  small.capabilities.max_allocation = uint64_t{1} << 20;
+  small.facts.max_allocation = uint64_t{1} << 20;
   OpenClDriver driver(instance_.api(), small, host(), {});
   gpu::BlockMemory blocks(driver, 0);
   EXPECT_NO_THROW(blocks.Allocate(1000));
@@ -188,7 +188,7 @@ TEST(OpenClPieces, WholeTilesWherePossible) {
 // Rows of a matrix that no allocation could have, read back from where its pieces are.
 TEST_F(OpenClDeviceTest, WeightsInPieces) {
   PhysicalDevice small = device();
-  small.capabilities.max_allocation = 4096;
+  small.facts.max_allocation = 4096;
   OpenClDriver driver(instance_.api(), small, host(), {});
   std::vector<float> values(size_t{64} * 32);
   std::iota(values.begin(), values.end(), 0.0F);
@@ -299,7 +299,7 @@ TEST_F(OpenClDeviceTest, BinariesComeFromTheCache) {
     EXPECT_EQ(g_sources, 1) << "run " << run;
   }
   ASSERT_EQ(host_.blobs.size(), 1U);
-  EXPECT_THAT(host_.blobs.begin()->first, HasSubstr(device().capabilities.driver));
+  EXPECT_THAT(host_.blobs.begin()->first, HasSubstr(device().facts.driver));
   // A damaged file costs time only.
   auto& blob = host_.blobs.begin()->second;
   blob.resize(blob.size() / 2);

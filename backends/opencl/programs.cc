@@ -158,8 +158,8 @@ Owned<cl_program> Programs::Build(const PipelineKey& key) const {
   result = driver_.api().BuildProgram(program.get(), 1, &device, options.c_str(), nullptr, nullptr);
   if (result != CL_SUCCESS) {
     throw sdk::Error(RL_INTERNAL,
-                     "the driver '" + driver_.capabilities().driver + "' does not compile " + file +
-                         " for '" + driver_.capabilities().name + "' with " + options + ": " +
+                     "the driver '" + driver_.facts().driver + "' does not compile " + file +
+                         " for '" + driver_.facts().name + "' with " + options + ": " +
                          opencl::NameOf(result) + ": " + LogOf(program.get()) +
                          "; another driver or backend.options.kernels may help",
                      RL_NO_OP, result);

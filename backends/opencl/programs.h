@@ -13,14 +13,11 @@
 
 #include "backends/gpu/driver.h"
 #include "backends/opencl/api.h"
+#include "backends/opencl/target.h"
 
 namespace rullama::opencl {
 
 class OpenClDriver;
-
-// The form in which kernels are written: a work-group is one work-item of a CPU, which takes
-// vectors; or many that share local memory; or many with inline PTX for NVIDIA's compiler.
-enum class Form : uint8_t { kCpu, kGeneric, kNvidia };
 
 class Programs {
  public:

@@ -2,7 +2,6 @@
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/export.h>
 
-#include <bit>
 #include <memory>
 #include <string>
 
@@ -10,37 +9,25 @@
 #include "backends/gpu/options.h"
 #include "backends/vulkan/driver.h"
 #include "backends/vulkan/instance.h"
+#include "backends/vulkan/target.h"
 
 namespace rullama::vulkan {
 namespace {
 
 // Values begin at multiples of this: kernels read vectors of 16 bytes, caches have lines of 64.
 constexpr uint32_t kAlignment = 64;
-// Invocations that walk a long row together.
-constexpr uint32_t kWideThreads = 1024;
-constexpr uint32_t kWideSoftwareThreads = 64;
-// The assumed number of multiprocessors of devices that do not report it.
-constexpr uint32_t kUsualMultiprocessors = 32;
-constexpr uint32_t kSoftwareMultiprocessors = 2;
-// Workgroups of 256 that one takes at a time.
-constexpr uint32_t kGroupsOfMultiprocessor = 4;
-// Shared memory that a GEMV needs beside the row that it stages.
-constexpr uint32_t kOtherSharedBytes = 8192;
 
 struct Settings {
-  bool subgroups;
-  MatrixExtension matrix_extension;
-  bool integer_dot;
-  bool persistent;
+  DriverOptions driver;
   gpu::CommonSettings common = {};
 };
 
 // Whether steps of one row can be one dispatch (persistent.h).
-bool CanPersist(const Capabilities& can) { return can.memory_model && can.subgroup_arithmetic; }
+bool CanPersist(const Facts& facts) { return facts.memory_model && facts.subgroup_arithmetic; }
 // Whether they are unless someone says otherwise: on devices of known size, since all workgroups
 // have to run at the same time. A CPU would run one of them.
-bool PersistsByDefault(const Capabilities& can) {
-  return CanPersist(can) && can.multiprocessors > 0 && !can.IsSoftware();
+bool PersistsByDefault(const Facts& facts) {
+  return CanPersist(facts) && facts.multiprocessors > 0 && !facts.IsSoftware();
 }
 
 std::string ExtensionName(MatrixExtension extension) {
@@ -89,53 +76,35 @@ MatrixExtension ParseMatrixExtension(const sdk::Option& option, const MatrixUnit
                                 "; leave the option out to do without");
 }
 
-Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
-  Settings settings{can.subgroup_arithmetic, can.matrix_units.Best(),
-                    can.fast_integer_dot && can.subgroup_arithmetic, PersistsByDefault(can)};
-  const bool arithmetic = can.subgroup_arithmetic;
-  gpu::Options table("vulkan", settings.common, can.max_allocation);
-  table.AddSwitch("integer_dot", settings.integer_dot, can.integer_dot && arithmetic,
+Settings ParseOptions(std::span<const sdk::Option> options, const Facts& facts) {
+  Settings settings{{.matrix_extension = facts.matrix_units.Best(),
+                     .subgroups = facts.subgroup_arithmetic,
+                     .integer_dot = facts.fast_integer_dot && facts.subgroup_arithmetic,
+                     .persistent = PersistsByDefault(facts)}};
+  DriverOptions& driver = settings.driver;
+  const bool arithmetic = facts.subgroup_arithmetic;
+  gpu::Options table("vulkan", settings.common, facts.max_allocation);
+  table.AddSwitch("integer_dot", driver.integer_dot, facts.integer_dot && arithmetic,
                   "dot products of bytes, or no subgroup arithmetic");
-  table.AddSwitch("persistent", settings.persistent, CanPersist(can),
+  table.AddSwitch("persistent", driver.persistent, CanPersist(facts),
                   "memory model of Vulkan, or no subgroup arithmetic");
-  table.AddSwitch("subgroups", settings.subgroups, arithmetic, "subgroup arithmetic");
+  table.AddSwitch("subgroups", driver.subgroups, arithmetic, "subgroup arithmetic");
   table.Add("cooperative_matrix", [&](const sdk::Option& option) {
-    settings.matrix_extension = ParseMatrixExtension(option, can.matrix_units);
+    driver.matrix_extension = ParseMatrixExtension(option, facts.matrix_units);
   });
   table.Read(options);
-  if (settings.subgroups) return settings;
+  if (driver.subgroups) return settings;
   for (const char* name : {"integer_dot", "persistent"}) {
     if (!gpu::IsSwitchedOn(options, name)) continue;
     throw sdk::Error(RL_INVALID_ARGUMENT, std::string("option ") + name +
                                               " is 'on', but needs subgroups, which are 'off'");
   }
-  settings.integer_dot = settings.persistent = false;
+  driver.integer_dot = driver.persistent = false;
   return settings;
 }
 
-Tuning TuningFor(const Capabilities& can, const Settings& settings) {
-  Tuning tuning;
-  tuning.subgroups = settings.subgroups;
-  tuning.subgroup_size = can.subgroup_size;
-  tuning.profile = settings.common.profile;
-  tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
-  tuning.cooperative_matrix = settings.matrix_extension != MatrixExtension::kNone;
-  tuning.half_norms = tuning.cooperative_matrix;
-  tuning.precise_products = settings.common.precise_products;
-  tuning.integer_dot = settings.integer_dot;
-  tuning.software = can.IsSoftware();
-  tuning.row_kernels = tuning.subgroups && (tuning.integer_dot || tuning.software);
-  tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
-                         std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));
-  const uint32_t usual = tuning.software ? kSoftwareMultiprocessors : kUsualMultiprocessors;
-  tuning.multiprocessors = can.multiprocessors > 0 ? can.multiprocessors : usual;
-  tuning.few_groups = kGroupsOfMultiprocessor * tuning.multiprocessors;
-  tuning.max_prologue = (tuning.shared_bytes - kOtherSharedBytes) / sizeof(float);
-  return tuning;
-}
-
-rl_device_type TypeOf(const Capabilities& can) {
-  switch (can.properties.deviceType) {
+rl_device_type TypeOf(const Facts& facts) {
+  switch (facts.properties.deviceType) {
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
     case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
       return RL_DEVICE_GPU;
@@ -159,15 +128,15 @@ class VulkanBackend final : public sdk::Backend {
     if (instance_) return infos_;
     instance_ = std::make_unique<Instance>(host());
     for (const PhysicalDevice& device : instance_->devices()) {
-      const Capabilities& can = device.capabilities;
+      const Facts& facts = device.facts;
       const auto [total, free] = Instance::Memory(device);
       sdk::DeviceInfo info;
-      info.type = TypeOf(can);
-      info.name = can.properties.deviceName;
-      info.driver = can.driver;
+      info.type = TypeOf(facts);
+      info.name = facts.properties.deviceName;
+      info.driver = facts.driver;
       info.memory_total = total;
       info.memory_free = free;
-      info.max_buffer_bytes = gpu::MaxBufferBytes(can.max_allocation);
+      info.max_buffer_bytes = gpu::MaxBufferBytes(facts.max_allocation);
       info.alignment = kAlignment;
       infos_.push_back(std::move(info));
     }
@@ -178,17 +147,14 @@ class VulkanBackend final : public sdk::Backend {
   }
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
     const PhysicalDevice& physical = instance_->devices()[index];
-    const Settings settings = ParseOptions(options, physical.capabilities);
+    const Settings settings = ParseOptions(options, physical.facts);
     const bool set =
         std::ranges::find(options, "cooperative_matrix", &sdk::Option::key) != options.end();
-    host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.matrix_extension,
-                                                      physical.capabilities.matrix_units, set));
+    host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.driver.matrix_extension,
+                                                      physical.facts.matrix_units, set));
     return std::make_unique<gpu::GpuDevice>(
-        TuningFor(physical.capabilities, settings),
-        std::make_unique<VulkanDriver>(
-            *instance_, physical, host(),
-            DriverOptions{settings.matrix_extension, settings.subgroups, settings.persistent}),
-        settings.common.weight_piece);
+        std::make_unique<VulkanDriver>(*instance_, physical, host(), settings.driver),
+        settings.common);
   }
 
  private:

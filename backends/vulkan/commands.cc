@@ -53,9 +53,9 @@ void Timestamps::Read(std::vector<gpu::DispatchTime>& times) const {
                             ticks.data(), sizeof(uint64_t), VK_QUERY_RESULT_64_BIT) != VK_SUCCESS) {
     return;
   }
-  const Capabilities& can = driver_.capabilities();
-  const uint64_t mask = UINT64_MAX >> (64 - can.timestamp_bits);
-  const double period = can.properties.limits.timestampPeriod;
+  const Facts& facts = driver_.facts();
+  const uint64_t mask = UINT64_MAX >> (64 - facts.timestamp_bits);
+  const double period = facts.properties.limits.timestampPeriod;
   // Nanoseconds since the first dispatch began.
   const auto time_of = [&](uint32_t i) {
     return static_cast<uint64_t>(static_cast<double>((ticks[i] - ticks[0]) & mask) * period);

@@ -26,15 +26,15 @@ constexpr auto kMaxAsking = std::chrono::milliseconds(5);
 
 VulkanDriver::VulkanDriver(const Instance& instance, const PhysicalDevice& physical,
                            const sdk::Host& host, const DriverOptions& options)
-    : Driver(host),
+    : Driver(host, TargetFor(physical.facts, options)),
       instance_(instance),
       physical_(physical),
       matrix_extension_(options.matrix_extension) {
   CreateDevice();
-  vkGetDeviceQueue(device_, physical_.capabilities.queue_family, 0, &queue_);
+  vkGetDeviceQueue(device_, physical_.facts.queue_family, 0, &queue_);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
                                VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-                               physical_.capabilities.queue_family};
+                               physical_.facts.queue_family};
   Check(vkCreateCommandPool(device_, &pool, nullptr, &pool_), "vkCreateCommandPool");
   VkCommandBufferAllocateInfo commands{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr,
                                        pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
@@ -48,21 +48,21 @@ VulkanDriver::VulkanDriver(const Instance& instance, const PhysicalDevice& physi
 }
 
 void VulkanDriver::CreateDevice() {
-  const Capabilities& can = physical_.capabilities;
+  const Facts& facts = physical_.facts;
   const float priority = 1;
   VkDeviceQueueCreateInfo queue{
-      VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, can.queue_family, 1, &priority};
+      VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, facts.queue_family, 1, &priority};
   VkPhysicalDeviceVulkan12Features features12{};
   features12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   features12.bufferDeviceAddress = VK_TRUE;
   features12.timelineSemaphore = VK_TRUE;
   features12.vulkanMemoryModel = features12.vulkanMemoryModelDeviceScope =
-      can.memory_model ? VK_TRUE : VK_FALSE;
+      facts.memory_model ? VK_TRUE : VK_FALSE;
   std::vector<const char*> extensions;
   VkPhysicalDeviceShaderIntegerDotProductFeatures dot{};
   dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
   dot.shaderIntegerDotProduct = VK_TRUE;
-  if (can.integer_dot) {
+  if (facts.integer_dot) {
     extensions.push_back(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
     dot.pNext = features12.pNext;
     features12.pNext = &dot;
@@ -73,7 +73,7 @@ void VulkanDriver::CreateDevice() {
   features11.pNext = &features12;
   features11.storageBuffer16BitAccess = VK_TRUE;
   VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11, {}};
-  features.features.shaderFloat64 = can.float64 ? VK_TRUE : VK_FALSE;
+  features.features.shaderFloat64 = facts.float64 ? VK_TRUE : VK_FALSE;
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &features;
@@ -118,7 +118,7 @@ void VulkanDriver::Start(VkCommandBuffer commands) {
 // Asks for a while, because whoever sleeps is woken late: that was a tenth of a step of one row. A
 // device that is a CPU has better use for it.
 bool VulkanDriver::IsDoneSoon() {
-  if (physical_.capabilities.IsSoftware()) return false;
+  if (physical_.facts.IsSoftware()) return false;
   const auto end = std::chrono::steady_clock::now() + kMaxAsking;
   do {
     uint64_t value = 0;
@@ -158,10 +158,8 @@ void VulkanDriver::CheckMore() const {
 
 gpu::MemoryFacts VulkanDriver::Memory() const {
   const auto [total, free] = Instance::Memory(physical_);
-  return {.total = total,
-          .free = free,
-          .max_allocation = capabilities().max_allocation,
-          .has_shared = true};
+  return {
+      .total = total, .free = free, .max_allocation = facts().max_allocation, .has_shared = true};
 }
 
 std::unique_ptr<gpu::MemoryBlock> VulkanDriver::NewBlock(uint64_t bytes, gpu::Residence residence) {
@@ -250,7 +248,7 @@ std::unique_ptr<gpu::Kernel> VulkanDriver::Compile(const PipelineKey& key) {
 
 // Names plugin, device and driver: a cache of another one would be refused or, worse, accepted.
 std::string VulkanDriver::CacheName() const {
-  const VkPhysicalDeviceProperties& p = capabilities().properties;
+  const VkPhysicalDeviceProperties& p = facts().properties;
   std::string name = std::string("pipelines ") + RULLAMA_VERSION + " " + p.deviceName + " " +
                      std::to_string(p.vendorID) + " " + std::to_string(p.deviceID) + " " +
                      std::to_string(p.driverVersion) + " ";

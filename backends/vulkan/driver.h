@@ -16,15 +16,9 @@
 #include "backends/vulkan/memory.h"
 #include "backends/vulkan/pipelines.h"
 #include "backends/vulkan/step_joiner.h"
+#include "backends/vulkan/target.h"
 
 namespace rullama::vulkan {
-
-struct DriverOptions {
-  // The one through which shaders use matrix units.
-  MatrixExtension matrix_extension = MatrixExtension::kNone;
-  bool subgroups = false;   // which form of the shaders is used
-  bool persistent = false;  // steps of one row are one dispatch (step_joiner.h)
-};
 
 class VulkanDriver final : public gpu::Driver {
  public:
@@ -34,17 +28,12 @@ class VulkanDriver final : public gpu::Driver {
   ~VulkanDriver() override;
 
   [[nodiscard]] VkDevice handle() const { return device_; }
-  [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
+  [[nodiscard]] const Facts& facts() const { return physical_.facts; }
   [[nodiscard]] MatrixExtension matrix_extension() const { return matrix_extension_; }
   [[nodiscard]] VkCommandPool pool() const { return pool_; }
   [[nodiscard]] const Pipelines& pipelines() const { return *pipelines_; }
 
   [[nodiscard]] gpu::MemoryFacts Memory() const override;
-  [[nodiscard]] bool HasFloat64() const override { return capabilities().float64; }
-  [[nodiscard]] bool FollowsPointers() const override { return true; }
-  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const override {
-    return capabilities().properties.limits.maxComputeWorkGroupCount[axis];
-  }
   std::unique_ptr<gpu::MemoryBlock> NewBlock(uint64_t bytes, gpu::Residence residence) override;
   void Write(const gpu::Allocation& to, uint64_t offset, std::span<const std::byte> data) override;
   void Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) override;
@@ -53,8 +42,6 @@ class VulkanDriver final : public gpu::Driver {
   [[nodiscard]] std::string CacheName() const override;
   void LoadCache(std::span<const std::byte> saved) override { pipelines_->LoadCache(saved); }
   [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override;
-  [[nodiscard]] bool OverlapsDispatches() const override { return true; }
-  [[nodiscard]] bool HasTimes() const override { return capabilities().timestamp_bits > 0; }
   std::unique_ptr<gpu::Commands> Record(const gpu::Recording& recording) override;
   void Submit(gpu::Commands& commands, const gpu::Readback& readback) override;
   void TimesOf(gpu::Commands& commands, std::vector<gpu::DispatchTime>& times) override;

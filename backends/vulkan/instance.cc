@@ -70,7 +70,7 @@ uint32_t MultiprocessorsOf(VkPhysicalDevice device, const std::vector<std::strin
 
 // Extensions only: Vulkan 1.3 has it as well, but then names the extension too.
 void ExamineIntegerDot(VkPhysicalDevice device, const std::vector<std::string>& extensions,
-                       Capabilities& out) {
+                       Facts& out) {
   if (!HasExtension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) return;
   VkPhysicalDeviceShaderIntegerDotProductFeatures features{};
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
@@ -86,7 +86,7 @@ void ExamineIntegerDot(VkPhysicalDevice device, const std::vector<std::string>& 
 }
 
 // Fills in what the device can do; a text says what it lacks.
-std::string Examine(VkPhysicalDevice device, Capabilities& out) {
+std::string Examine(VkPhysicalDevice device, Facts& out) {
   vkGetPhysicalDeviceProperties(device, &out.properties);
   vkGetPhysicalDeviceMemoryProperties(device, &out.memory);
   const uint32_t version = out.properties.apiVersion;
@@ -237,14 +237,13 @@ void Instance::Enumerate() {
   if (count == 0) reason_ = "Vulkan finds no device; is the driver of your GPU installed?";
   for (VkPhysicalDevice handle : handles) {
     PhysicalDevice device{handle, {}};
-    const std::string lack = Examine(handle, device.capabilities);
+    const std::string lack = Examine(handle, device.facts);
     if (lack.empty()) {
       devices_.push_back(std::move(device));
       continue;
     }
     if (!reason_.empty()) reason_ += "; ";
-    reason_ +=
-        std::string("'") + device.capabilities.properties.deviceName + "' cannot be used: " + lack;
+    reason_ += std::string("'") + device.facts.properties.deviceName + "' cannot be used: " + lack;
   }
 }
 
@@ -260,7 +259,7 @@ std::pair<uint64_t, uint64_t> Instance::Memory(const PhysicalDevice& device) {
   budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
   VkPhysicalDeviceMemoryProperties2 properties{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-      device.capabilities.memory_budget ? &budget : nullptr,
+      device.facts.memory_budget ? &budget : nullptr,
       {}};
   vkGetPhysicalDeviceMemoryProperties2(device.handle, &properties);
   const VkPhysicalDeviceMemoryProperties& memory = properties.memoryProperties;
@@ -269,7 +268,7 @@ std::pair<uint64_t, uint64_t> Instance::Memory(const PhysicalDevice& device) {
     const VkMemoryHeap& heap = memory.memoryHeaps[i];
     if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0 || heap.size <= largest.first) continue;
     const uint64_t free =
-        device.capabilities.memory_budget
+        device.facts.memory_budget
             ? budget.heapBudget[i] - std::min(budget.heapUsage[i], budget.heapBudget[i])
             : 0;
     largest = {heap.size, free};

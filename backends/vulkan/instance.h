@@ -16,7 +16,7 @@
 namespace rullama::vulkan {
 
 // The properties of a device that kernels depend on.
-struct Capabilities {
+struct Facts {
   VkPhysicalDeviceProperties properties{};
   VkPhysicalDeviceMemoryProperties memory{};
   std::string driver;           // name and version
@@ -40,7 +40,7 @@ struct Capabilities {
 
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
-  Capabilities capabilities;
+  Facts facts;
 };
 
 class Instance {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 #include "backends/vulkan/matrix_uses.h"
 
 namespace rullama::vulkan {

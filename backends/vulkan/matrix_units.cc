@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::vulkan {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 
 namespace rullama::vulkan {
 namespace {

@@ -47,7 +47,7 @@ VulkanBlock::~VulkanBlock() {
 VulkanBlock::VulkanBlock(const PhysicalDevice& physical, VkDevice device, uint64_t bytes,
                          MemoryKind kind)
     : VulkanBlock(device, bytes) {
-  const VkPhysicalDeviceMemoryProperties& all = physical.capabilities.memory;
+  const VkPhysicalDeviceMemoryProperties& all = physical.facts.memory;
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   info.size = bytes;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backends/gpu/kernel_source.h"
-#include "backends/gpu/tuning.h"
+#include "backends/gpu/target.h"
 #include "backends/vulkan/driver.h"
 #include "backends/vulkan/join.h"
 #include "backends/vulkan/join_cache.h"
@@ -125,7 +125,7 @@ std::unique_ptr<Pipeline> Pipelines::Make(const PipelineKey& key) const {
 
 std::unique_ptr<JoinedPipeline> Pipelines::Join(std::span<const PipelineKey> kinds) const {
   const Joined joined = JoinedShader(driver_.host(), kinds);
-  const uint32_t room = driver_.capabilities().properties.limits.maxComputeSharedMemorySize;
+  const uint32_t room = driver_.facts().properties.limits.maxComputeSharedMemorySize;
   if (joined.shared_bytes > room) {
     driver_.host().Log(RL_LOG_INFO, "a step in one dispatch would need " +
                                         std::to_string(joined.shared_bytes) +

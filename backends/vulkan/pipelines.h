@@ -13,7 +13,6 @@
 
 #include "backends/gpu/driver.h"
 #include "backends/gpu/step_joiner.h"
-#include "backends/gpu/tuning.h"
 #include "backends/vulkan/api.h"
 #include "backends/vulkan/instructions.h"
 
@@ -22,7 +21,6 @@ namespace rullama::vulkan {
 using gpu::Dispatch;
 using gpu::PipelineKey;
 using gpu::Shader;
-using gpu::Tuning;
 
 class VulkanDriver;
 
@@ -65,7 +63,7 @@ class Pipelines {
   // Any number of threads may call it at a time.
   [[nodiscard]] std::unique_ptr<Pipeline> Make(const PipelineKey& key) const;
   // A pipeline of tasks of these kinds, all of which have the same constant 0, on a device with
-  // Capabilities::memory_model and subgroup_arithmetic. Null if the tasks need more shared memory
+  // Facts::memory_model and subgroup_arithmetic. Null if the tasks need more shared memory
   // than there is.
   [[nodiscard]] std::unique_ptr<JoinedPipeline> Join(std::span<const PipelineKey> kinds) const;
   [[nodiscard]] VkPipelineLayout layout() const { return layout_; }

@@ -20,43 +20,48 @@ namespace {
 constexpr uint32_t kPersistentThreads = 512;
 constexpr uint32_t kPersistentSoftwareThreads = 128;
 
+// The workgroups of a step in one dispatch, all of which run at the same time.
+uint32_t GroupsOf(const Facts& facts) { return std::max(1U, facts.multiprocessors); }
+
 // Whether steps of a plan are worth one dispatch: those of one row and those that run row by row.
 // With experts whose products do not go by bytes they are not: these want more workgroups than stay
 // on a device (557 tokens a second against 475 on an H200).
-bool IsWorthOneDispatch(const Tuning& tuning, const sdk::GraphView& graph) {
-  if (!gpu::HasOneRow(graph, tuning) && !gpu::RunsRowByRow(graph, tuning)) return false;
+bool IsWorthOneDispatch(const gpu::Target& target, const sdk::GraphView& graph) {
+  if (!gpu::HasOneRow(graph, target) && !gpu::RunsRowByRow(graph, target)) return false;
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     if (op.kind == RL_OP_grouped_matmul) return false;
-    if (op.kind == RL_OP_moe_ffn && !gpu::ExpertsFitInt8Gemv(tuning, graph, op)) return false;
+    if (op.kind == RL_OP_moe_ffn && !gpu::ExpertsFitInt8Gemv(target, graph, op)) return false;
   }
   return true;
 }
 
-// llvmpipe runs every side of a branch, masked, for every entry of a list, and follows pointers
-// there that are none: graphs of whole models crash it. In joined kernels of attention, though not
-// in one alone, subgroups that skip a loop get past the barrier after it.
-bool SoftwareJoins(std::span<const PipelineKey> kinds) {
-  constexpr size_t kMaxKinds = 4;
-  constexpr std::array kSkipLoops = {Shader::kAttentionRow, Shader::kAttentionStats,
-                                     Shader::kAttentionGradQ, Shader::kAttentionGradKv};
-  return kinds.size() <= kMaxKinds && std::ranges::none_of(kinds, [&](const PipelineKey& kind) {
+// Kernels in which subgroups may skip a loop before a barrier.
+constexpr std::array kSkipLoops = {Shader::kAttentionRow, Shader::kAttentionStats,
+                                   Shader::kAttentionGradQ, Shader::kAttentionGradKv};
+
+bool MayJoin(const gpu::Quirks& quirks, std::span<const PipelineKey> kinds) {
+  if (kinds.empty() || kinds.size() > quirks.max_joined_kinds) return false;
+  return !quirks.skipped_loops_pass_barriers ||
+         std::ranges::none_of(kinds, [&](const PipelineKey& kind) {
            return std::ranges::find(kSkipLoops, kind.shader) != kSkipLoops.end();
          });
 }
 
 }  // namespace
 
-std::optional<Tuning> VulkanStepJoiner::TuningFor(const Tuning& device,
-                                                  const sdk::GraphView& graph) const {
+std::optional<gpu::Target> VulkanStepJoiner::TargetFor(const gpu::Target& device,
+                                                       const sdk::GraphView& graph) const {
   if (!IsWorthOneDispatch(device, graph)) return std::nullopt;
-  const Capabilities& can = driver_.capabilities();
-  Tuning tuning = device;
-  tuning.persistent_groups = tuning.few_groups = std::max(1U, can.multiprocessors);
+  gpu::Target target = device;
+  gpu::Preferences& prefers = target.prefers;
+  prefers.fixed_groups = true;
+  prefers.few_groups = GroupsOf(driver_.facts());
   // attention.comp wants the invocations of each of 32 keys in one subgroup.
-  tuning.wide = tuning.threads = std::min(
-      can.IsSoftware() ? kPersistentSoftwareThreads : kPersistentThreads, 32 * can.subgroup_size);
-  return tuning;
+  prefers.wide = prefers.threads =
+      std::min(device.can.is_cpu ? kPersistentSoftwareThreads : kPersistentThreads,
+               32 * device.can.subgroup_size);
+  return target;
 }
 
 // Tasks share their memory anyway: those that differ only in its capacity become one.
@@ -78,15 +83,14 @@ void VulkanStepJoiner::MergeKinds(std::vector<Dispatch>& dispatches) const {
 }
 
 std::unique_ptr<gpu::JoinedKernels> VulkanStepJoiner::Join(std::span<const PipelineKey> kinds) {
-  if (kinds.empty() || (driver_.capabilities().IsSoftware() && !SoftwareJoins(kinds)))
-    return nullptr;
+  if (!MayJoin(driver_.target().quirks, kinds)) return nullptr;
   return driver_.pipelines().Join(kinds);
 }
 
 gpu::JoinedCommands VulkanStepJoiner::Record(const gpu::JoinedStep& step,
                                              gpu::BlockMemory& blocks) {
-  const uint32_t groups = std::max(1U, driver_.capabilities().multiprocessors);
-  auto persistent = std::make_unique<PersistentStep>(driver_, blocks, groups, step);
+  auto persistent =
+      std::make_unique<PersistentStep>(driver_, blocks, GroupsOf(driver_.facts()), step);
   const uint64_t bytes = persistent->bytes();
   return {std::make_unique<VulkanCommands>(driver_, std::move(persistent),
                                            static_cast<const JoinedPipeline&>(step.kernels)),

@@ -18,11 +18,11 @@ class VulkanDriver;
 
 class VulkanStepJoiner final : public gpu::StepJoiner {
  public:
-  // On a device with Capabilities::memory_model and subgroup_arithmetic, which outlives it.
+  // On a device with Facts::memory_model and subgroup_arithmetic, which outlives it.
   explicit VulkanStepJoiner(VulkanDriver& driver) : driver_(driver) {}
 
-  [[nodiscard]] std::optional<Tuning> TuningFor(const Tuning& device,
-                                                const sdk::GraphView& graph) const override;
+  [[nodiscard]] std::optional<gpu::Target> TargetFor(const gpu::Target& device,
+                                                     const sdk::GraphView& graph) const override;
   void MergeKinds(std::vector<Dispatch>& dispatches) const override;
   std::unique_ptr<gpu::JoinedKernels> Join(std::span<const PipelineKey> kinds) override;
   gpu::JoinedCommands Record(const gpu::JoinedStep& step, gpu::BlockMemory& blocks) override;

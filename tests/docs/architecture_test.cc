@@ -123,5 +123,25 @@ TEST(Architecture, NoComponentIncludesItselfThroughOthers) {
   }
 }
 
+// What is known of an API, a driver or a card reaches the shared lowering as data: target.h and
+// preferences.h say where they have it from. kernel_source.h writes the languages of APIs.
+TEST(Architecture, SharedLoweringNamesNoApiAndNoDriver) {
+  static const std::regex kName(
+      R"(\b(vulkan|opencl|cuda|nvidia|llvmpipe|lavapipe|mesa|pocl|h\d00)\b)", std::regex::icase);
+  static const std::set<std::string> kSources = {"kernel_source.cc", "kernel_source.h",
+                                                 "preferences.h", "target.h",
+                                                 "write_kernel_headers.cc"};
+  for (const auto& entry : fs::directory_iterator(SourceDirectory() / "backends/gpu")) {
+    const std::string name = entry.path().filename().string();
+    const std::string extension = entry.path().extension().string();
+    if ((extension != ".cc" && extension != ".h") || IsForTests(name) || kSources.contains(name)) {
+      continue;
+    }
+    const std::string text = ReadText(entry.path());
+    std::smatch found;
+    EXPECT_FALSE(std::regex_search(text, found, kName)) << name << " names " << found.str();
+  }
+}
+
 }  // namespace
 }  // namespace rullama

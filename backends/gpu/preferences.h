@@ -1,0 +1,69 @@
+// What pays on a device: sizes, counts and times that were measured, or follow from what it has.
+// Any values give right results. Plain data; a plan may override its copy.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace rullama::gpu {
+
+// Kernels for matrix units: rows, columns and terms of a product, invocations of a subgroup, and
+// the most invocations of a workgroup, which has whole subgroups.
+inline constexpr uint32_t kMatrixSide = 16;
+inline constexpr uint32_t kMatrixSubgroup = 32;
+inline constexpr uint32_t kMaxMatrixThreads = 256;
+constexpr bool FitsMatrixThreads(uint32_t threads) {
+  return threads % kMatrixSubgroup == 0 && threads <= kMaxMatrixThreads;
+}
+
+// A tile of matmul_coop.comp and the part of it that a subgroup computes. Columns are results, of
+// gated products those of both matrices.
+struct CoopTile {
+  uint32_t rows, columns, subgroup_rows, subgroup_columns;
+  [[nodiscard]] constexpr uint32_t threads() const {
+    return rows / subgroup_rows * (columns / subgroup_columns) * kMatrixSubgroup;
+  }
+};
+// The tile of dense products that do not keep a device busy, and of experts with some 30 to 90
+// rows.
+inline constexpr CoopTile kSmallCoopTile{64, 64, 32, 32};
+// The one that reads least for each result.
+inline constexpr CoopTile kLargeCoopTile{128, 128, 64, 64};
+
+// A tile, the workgroups of it that run on a multiprocessor at a time, and their times in
+// nanoseconds: of a step of a workgroup that runs there alone, of a step of as many as fit, and of
+// what else they do.
+struct TileTimes {
+  CoopTile tile;
+  uint64_t resident, alone, together, other;
+};
+// Fitted to an H200 with Vulkan, Q4_K_M and at most four parts (docs/lab/vulkan.md, "Which tiles
+// take least time"); of other devices only the ratios count.
+inline constexpr std::array kMeasuredTileTimes = {
+    TileTimes{kLargeCoopTile, 2, 1480, 2180, 7900},
+    TileTimes{{128, 128, 64, 32}, 1, 1240, 1240, 5400},
+    TileTimes{kSmallCoopTile, 3, 710, 1080, 3000},
+};
+static_assert(std::ranges::all_of(kMeasuredTileTimes, [](const TileTimes& times) {
+  return FitsMatrixThreads(times.tile.threads());
+}));
+
+struct Preferences {
+  uint32_t threads = 0;     // workgroup size of all kernels; 0: each kernel chooses its own
+  uint32_t wide = 256;      // invocations of a workgroup for long rows
+  uint32_t few_groups = 1;  // workgroups that keep the device busy
+  // These workgroups run for a whole step: a product has no more of them.
+  bool fixed_groups = false;
+  int64_t max_prologue = 0;  // longest row, in elements, that a GEMV may normalise itself
+  // The kernels of one row compute several rows side by side (RunsRowByRow).
+  bool row_kernels = false;
+  bool precise_products = false;  // activations on matrix units are sums of two f16 numbers
+  // Of products on matrix units: the tiles to choose from, and what it costs to add the sums of
+  // parts: nanoseconds, and the bytes that are read or written in one.
+  std::span<const TileTimes> tile_times = kMeasuredTileTimes;
+  uint64_t add_time = 8000, add_bytes = 3500;
+};
+
+}  // namespace rullama::gpu

@@ -1,0 +1,65 @@
+// What a graph is lowered for: what the kernels of a driver can do on its device, what pays there,
+// and what the driver gets wrong. Lowering knows nothing else of drivers. Plain data; a plan may
+// override its copy.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/gpu/preferences.h"
+
+namespace rullama::gpu {
+
+// What a driver says of its device, less what options switch off.
+struct Capabilities {
+  bool is_cpu = false;  // few wide workgroups, no splitting for latency
+  bool float64 = false;
+  // Whether kernels may read addresses from memory. If not, all addresses are arguments.
+  bool follows_pointers = false;
+  // Whether dispatches between which there is no barrier may run at the same time.
+  bool overlaps_dispatches = false;
+  bool tells_times = false;  // when dispatches ran
+  // The most workgroups of a dispatch along each axis.
+  std::array<uint32_t, 3> max_groups{65535, 65535, 65535};
+  uint32_t shared_bytes = 0;     // shared memory of a workgroup
+  uint32_t multiprocessors = 1;  // each runs workgroups of its own
+  bool subgroups = false;        // kernels use operations of subgroups
+  uint32_t subgroup_size = 1;
+  bool matrix_units = false;  // products of many rows in f16
+  bool integer_dot = false;   // products of one row by dot products of bytes
+  bool half_norms = false;    // to_half applies the norms of its rows (kernels.def)
+  // There are kernels for attention with one query row, and for attention and soft embeddings on
+  // matrix units.
+  bool special_kernels = true;
+  // Largest piece of a weight: a larger weight lies in several allocations (weights.h).
+  uint64_t max_piece_bytes = UINT64_MAX;
+};
+
+// What drivers get wrong, and what is done about it. Each row says where it was seen.
+struct Quirks {
+  // In a step of one dispatch, subgroups that skip a loop get past the barrier after it: kernels
+  // keep them together where they can, and others are not joined (llvmpipe).
+  bool skipped_loops_pass_barriers = false;
+  // The most kinds of kernels that may be joined: every side of a branch runs, masked, and follows
+  // pointers there that are none, so that whole models crash (llvmpipe).
+  size_t max_joined_kinds = SIZE_MAX;
+};
+
+struct Target {
+  Capabilities can;
+  Preferences prefers;
+  Quirks quirks;
+
+  // The workgroup size of a kernel that prefers `wanted` invocations.
+  [[nodiscard]] uint32_t Threads(uint32_t wanted) const {
+    return prefers.threads > 0 ? prefers.threads : wanted;
+  }
+};
+
+// Largest number of batch rows that uses the GEMV kernel.
+inline constexpr int64_t kFewProductRows = 8;
+// Longest row of which topk_few.comp finds the largest.
+inline constexpr int64_t kFewTopKColumns = 512;
+
+}  // namespace rullama::gpu

@@ -1,0 +1,64 @@
+#include "backends/vulkan/target.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace rullama::vulkan {
+namespace {
+
+// Invocations that walk a long row together.
+constexpr uint32_t kWideThreads = 1024;
+constexpr uint32_t kWideSoftwareThreads = 64;
+// The assumed number of multiprocessors of devices that do not report it.
+constexpr uint32_t kUsualMultiprocessors = 32;
+constexpr uint32_t kSoftwareMultiprocessors = 2;
+// Workgroups of 256 that one takes at a time.
+constexpr uint32_t kGroupsOfMultiprocessor = 4;
+// Shared memory that a GEMV needs beside the row that it stages.
+constexpr uint32_t kOtherSharedBytes = 8192;
+
+gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& options) {
+  const VkPhysicalDeviceLimits& limits = facts.properties.limits;
+  const bool matrix_units = options.matrix_extension != MatrixExtension::kNone;
+  const uint32_t usual = facts.IsSoftware() ? kSoftwareMultiprocessors : kUsualMultiprocessors;
+  return {.is_cpu = facts.IsSoftware(),
+          .float64 = facts.float64,
+          .follows_pointers = true,
+          .overlaps_dispatches = true,
+          .tells_times = facts.timestamp_bits > 0,
+          .max_groups = {limits.maxComputeWorkGroupCount[0], limits.maxComputeWorkGroupCount[1],
+                         limits.maxComputeWorkGroupCount[2]},
+          .shared_bytes = limits.maxComputeSharedMemorySize,
+          .multiprocessors = facts.multiprocessors > 0 ? facts.multiprocessors : usual,
+          .subgroups = options.subgroups,
+          .subgroup_size = facts.subgroup_size,
+          .matrix_units = matrix_units,
+          .integer_dot = options.integer_dot,
+          .half_norms = matrix_units};
+}
+
+gpu::Preferences PreferencesFor(const Facts& facts, const gpu::Capabilities& can) {
+  gpu::Preferences prefers;
+  prefers.wide = std::min(can.is_cpu ? kWideSoftwareThreads : kWideThreads,
+                          std::bit_floor(facts.properties.limits.maxComputeWorkGroupInvocations));
+  prefers.few_groups = kGroupsOfMultiprocessor * can.multiprocessors;
+  prefers.max_prologue = (can.shared_bytes - kOtherSharedBytes) / sizeof(float);
+  prefers.row_kernels = can.subgroups && (can.integer_dot || can.is_cpu);
+  return prefers;
+}
+
+// Devices that are CPUs are llvmpipe.
+gpu::Quirks QuirksOf(const Facts& facts) {
+  constexpr size_t kMaxJoinedKinds = 4;
+  if (!facts.IsSoftware()) return {};
+  return {.skipped_loops_pass_barriers = true, .max_joined_kinds = kMaxJoinedKinds};
+}
+
+}  // namespace
+
+gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
+  const gpu::Capabilities can = CapabilitiesFor(facts, options);
+  return {can, PreferencesFor(facts, can), QuirksOf(facts)};
+}
+
+}  // namespace rullama::vulkan
