@@ -244,7 +244,7 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--before", flags->before, "As the model builder wrote it");
   command->add_flag("--after", flags->after, "As the backend gets it (the default)");
   CLI::Option* fused =
-      command->add_flag("--fused", flags->fused, "As the backend fuses it (vulkan, opencl)");
+      command->add_flag("--fused", flags->fused, "As the backend fuses it (GPU backends)");
   command->add_flag("--canvas", flags->canvas, "The denoising pass of a DiffusionGemma");
   CLI::Option* dot = command->add_flag("--dot", flags->dot, "For GraphViz")->excludes(fused);
   command->add_option("--svg", flags->svg, "Write a drawing, each layer folded to a box")

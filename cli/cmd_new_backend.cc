@@ -76,7 +76,7 @@ constexpr std::string_view kTakenByTheLanguage[] = {"alignas",      "alignof",
                                                     "wchar_t",      "while",
                                                     "xor",          "xor_eq"};
 // Backends of rullama itself.
-constexpr std::string_view kOurs[] = {"cpu", "opencl", "vulkan"};
+constexpr std::string_view kOurs[] = {"cpu", RULLAMA_GPU_BACKENDS};
 
 Status CheckNotTaken(std::string_view name) {
   const auto end = std::ranges::end(kTakenByTheLanguage);

@@ -18,14 +18,6 @@
 #                                                          leaves out, and the test NAME_long runs
 # Both come after the other properties of the tests.
 
-# The environment of tests that may run on PoCL, the OpenCL driver for CPUs: its cache of compiled
-# kernels stays in this build folder.
-set(RULLAMA_POCL_ENVIRONMENT "POCL_CACHE_DIR=${CMAKE_BINARY_DIR}/pocl")
-# The environment for kernels of many work-items, whose results PoCL 3.1 sometimes changes when it
-# optimises them (docs/lab/opencl.md).
-set(RULLAMA_PLAIN_POCL_ENVIRONMENT
-  "${RULLAMA_POCL_ENVIRONMENT};POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable")
-
 function(rullama_library name)
   cmake_parse_arguments(ARG "COMPUTES;BYTEWISE;GLUE" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})

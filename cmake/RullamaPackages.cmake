@@ -4,8 +4,7 @@
 #   rullama                  the program with its manual, completions, configurations and tiny models
 #   librullama0              the shared library and the cpu backend
 #   librullama-dev           headers and CMake files for programs and for backends, rullama-conformance
-#   rullama-backend-vulkan   the backend for GPUs with Vulkan
-#   rullama-backend-opencl   the backend for GPUs with OpenCL
+#   rullama-backend-NAME     a backend for GPUs, for each of rullama_gpu_backends()
 # docs/packages.md describes them; tests/packages/in_chroot.sh builds and tries them.
 option(RULLAMA_PACKAGES "Configure cpack for Debian packages (preset deb)" OFF)
 
@@ -97,7 +96,8 @@ function(rullama_packages)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
   set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-  set(CPACK_COMPONENTS_ALL program doc data library plugin-cpu development sdk plugin-vulkan plugin-opencl)
+  set(CPACK_COMPONENTS_ALL program doc data library plugin-cpu development sdk)
+  rullama_gpu_backends(gpu_backends)
 
   get_target_property(soversion rullama_shared SOVERSION)
   set(library librullama${soversion})
@@ -110,19 +110,23 @@ the backend that computes on the processor.")
   rullama_package(development librullama-dev libdevel
 "This package has the headers and CMake files for programs that use librullama,
 and for backends.")
-  rullama_package(vulkan rullama-backend-vulkan libs
-"This package has the backend that computes on GPUs through Vulkan.")
-  rullama_package(opencl rullama-backend-opencl libs
-"This package has the backend that computes on GPUs through OpenCL.")
   set(needs_library "${library} (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
   set(CPACK_DEBIAN_RULLAMA_PACKAGE_DEPENDS "${needs_library}")
-  set(CPACK_DEBIAN_RULLAMA_PACKAGE_SUGGESTS "rullama-backend-vulkan, rullama-backend-opencl")
   # The headers include <tl/expected.hpp>.
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${needs_library}, libexpected-dev")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS rullama)
-  # The drivers' loaders are opened at run time, where dpkg-shlibdeps does not see them.
-  set(CPACK_DEBIAN_VULKAN_PACKAGE_DEPENDS "${needs_library}, libvulkan1")
-  set(CPACK_DEBIAN_OPENCL_PACKAGE_DEPENDS "${needs_library}, ocl-icd-libopencl1 | libopencl1")
+  set(suggested)
+  foreach(name IN LISTS gpu_backends)
+    get_property(api GLOBAL PROPERTY RULLAMA_GPU_API_${name})
+    rullama_package(${name} rullama-backend-${name} libs
+"This package has the backend that computes on GPUs through ${api}.")
+    # The drivers' loaders are opened at run time, where dpkg-shlibdeps does not see them.
+    get_property(loader GLOBAL PROPERTY RULLAMA_GPU_LOADER_${name})
+    set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${needs_library}, ${loader}")
+    list(APPEND CPACK_COMPONENTS_ALL plugin-${name})
+    list(APPEND suggested rullama-backend-${name})
+  endforeach()
+  list(JOIN suggested ", " CPACK_DEBIAN_RULLAMA_PACKAGE_SUGGESTS)
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA
     ${CMAKE_BINARY_DIR}/package/triggers ${CMAKE_BINARY_DIR}/package/shlibs)
   file(WRITE ${CMAKE_BINARY_DIR}/package/shlibs
@@ -133,8 +137,9 @@ and for backends.")
   rullama_package_documents(program rullama)
   rullama_package_documents(library ${library})
   rullama_package_documents(development librullama-dev)
-  rullama_package_documents(plugin-vulkan rullama-backend-vulkan)
-  rullama_package_documents(plugin-opencl rullama-backend-opencl)
+  foreach(name IN LISTS gpu_backends)
+    rullama_package_documents(plugin-${name} rullama-backend-${name})
+  endforeach()
   include(CPack)
   foreach(component program doc data)
     cpack_add_component(${component} GROUP rullama)
@@ -145,6 +150,7 @@ and for backends.")
   foreach(component development sdk)
     cpack_add_component(${component} GROUP development)
   endforeach()
-  cpack_add_component(plugin-vulkan GROUP vulkan)
-  cpack_add_component(plugin-opencl GROUP opencl)
+  foreach(name IN LISTS gpu_backends)
+    cpack_add_component(plugin-${name} GROUP ${name})
+  endforeach()
 endfunction()

@@ -320,7 +320,7 @@ TEST(LayeredConfig, ABackendReplacesTheListOfLowerLayers) {
 }
 
 TEST(LayeredConfig, AListAndAnotherBackendOfOneLayerContradict) {
-  for (const char* yaml : {"backend: {name: opencl, devices: [vulkan, cpu]}",
+  for (const char* yaml : {"backend: {name: mine, devices: [vulkan, cpu]}",
                            "backend: {device: \"1\", devices: [vulkan, cpu]}"}) {
     LayeredConfig config;
     ASSERT_TRUE(config.ApplyYaml(yaml, "x").has_value());

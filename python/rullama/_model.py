@@ -90,7 +90,7 @@ class Model:
         """Opens a GGUF file or a model of Ollama (``"gemma4:e2b"``). Blocks until requests can run;
         Ctrl-C takes effect then.
 
-        ``backend``: ``"cpu"``, ``"vulkan"``, ``"opencl"``, ``"auto"``. ``device``: its number or a
+        ``backend``: the name of one, such as ``"cpu"`` or ``"vulkan"``, or ``"auto"``. ``device``: its number or a
         part of its name. ``context``: tokens per slot. ``slots``: requests that run at once.
         ``config``: a YAML file, or values by their names in docs/configuration.md, such as
         ``{"context.slots": 4, "generation.stop": ["a", "b"]}``. ``plugin_paths``: folders or files of plugins, searched

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/cli/program.h"
+#include "tests/gpu_backends.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -134,7 +135,7 @@ TEST(NewBackend, RefusesWhatCannotBeANamespaceAndTheReference) {
 }
 
 TEST(NewBackend, WarnsOfTheNamesOfOurs) {
-  for (const char* name : {"cpu", "opencl", "vulkan"}) {
+  for (const char* name : BackendNames()) {
     const RunResult result = NewBackend(name);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.err, HasSubstr("is also a backend of rullama"));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cli/program.h"
+#include "tests/gpu_backends.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -40,7 +41,7 @@ std::vector<std::string> WithTowers(const std::string& backend, std::vector<std:
   return arguments;
 }
 
-class RunWithMedia : public ::testing::TestWithParam<std::string> {};
+class RunWithMedia : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RunWithMedia, AnswersAboutAPicture) {
   const RunResult run = RunRullama(
@@ -51,8 +52,7 @@ TEST_P(RunWithMedia, AnswersAboutAPicture) {
               HasSubstr("wide-palette.png': 310 x 84 pixels, 64 image tokens of at most 70"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, RunWithMedia, ::testing::Values("cpu", "vulkan", "opencl"),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, RunWithMedia, ::testing::ValuesIn(BackendNames()), kBackendName);
 
 TEST(Media, SoundIsHeard) {
   const RunResult run = RunRullama(WithTowers(

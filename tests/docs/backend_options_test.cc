@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/docs/source_text.h"
+#include "tests/gpu_backends.h"
 
 namespace rullama {
 namespace {
@@ -32,14 +33,17 @@ std::set<std::string> OptionsReadBy(const std::string& backend) {
   return AllMatches(source + common, R"re(\bAdd(?:Switch)?\(\s*"([a-z_]+)")re");
 }
 
-class BackendOptions : public ::testing::TestWithParam<std::string> {};
+class BackendOptions : public ::testing::TestWithParam<const char*> {
+ protected:
+  const std::string backend_ = GetParam();
+};
 
 TEST_P(BackendOptions, AreTheOnesThatTheBackendReads) {
-  const std::set<std::string> read = OptionsReadBy(GetParam());
+  const std::set<std::string> read = OptionsReadBy(backend_);
   ASSERT_GE(read.size(), 4u);
 
   const std::string page = ReadText(SourceDirectory() / "docs/backend-options.md");
-  const size_t begin = page.find("\n## " + GetParam() + "\n");
+  const size_t begin = page.find("\n## " + backend_ + "\n");
   ASSERT_NE(begin, std::string::npos);
   const std::string section = page.substr(begin, page.find("\n## ", begin + 1) - begin);
   EXPECT_EQ(AllMatches(section, R"re(\n\| `([a-z_]+)` \|)re"), read);
@@ -56,7 +60,7 @@ TEST(BackendOptionsOfTheCpu, AreTheOnesThatItsErrorNames) {
 
 TEST_P(BackendOptions, RowsHaveAsManyCellsAsTheirTable) {
   const std::string page = ReadText(SourceDirectory() / "docs/backend-options.md");
-  const size_t begin = page.find("\n## " + GetParam() + "\n");
+  const size_t begin = page.find("\n## " + backend_ + "\n");
   ASSERT_NE(begin, std::string::npos);
   std::istringstream lines(page.substr(begin + 1, page.find("\n## ", begin + 1) - begin));
   std::ptrdiff_t bars = 0;
@@ -69,7 +73,7 @@ TEST_P(BackendOptions, RowsHaveAsManyCellsAsTheirTable) {
   EXPECT_GT(bars, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BackendOptions, ::testing::Values("cpu", "opencl", "vulkan"));
+INSTANTIATE_TEST_SUITE_P(All, BackendOptions, ::testing::ValuesIn(BackendNames()), kBackendName);
 
 }  // namespace
 }  // namespace rullama

@@ -10,6 +10,7 @@
 #include "core/base/must_test_util.h"
 #include "core/base/read_file_test_util.h"
 #include "engine/api/engine.h"
+#include "tests/gpu_backends.h"
 
 namespace rullama {
 namespace {
@@ -70,13 +71,15 @@ void ExpectSame(const Completion& found, const Completion& expected) {
   EXPECT_EQ(found.logprobs, expected.logprobs);  // of logits to the last bit
 }
 
+// The kernels of some backends promise the tokens, not the last bits (docs/drafts.md).
+bool DraftsKeepBits(std::string_view backend) {
+  return std::ranges::none_of(GpuBackends(), [&](const GpuBackend& gpu) {
+    return gpu.name == backend && !gpu.drafts_keep_bits;
+  });
+}
+
 class Drafts : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, Drafts, ::testing::Values("cpu", "vulkan", "opencl"),
-                         [](const auto& backend) -> std::string {
-                           const std::string name = backend.param;
-                           if (name == "cpu") return "Cpu";
-                           return name == "vulkan" ? "Vulkan" : "OpenCl";
-                         });
+INSTANTIATE_TEST_SUITE_P(, Drafts, ::testing::ValuesIn(BackendNames()), kBackendName);
 
 // By a lookup, and by another model where it finds nothing.
 TEST_P(Drafts, ChangeNoByteBesideOthers) {
@@ -97,8 +100,7 @@ TEST_P(Drafts, ChangeNoByteBesideOthers) {
     plain.drafts = false;
     Completion expected = Answer(*engine, plain);
     EXPECT_EQ(expected.drafts.drafted, 0);
-    // The kernels of this backend promise the tokens, not the last bits (docs/drafts.md).
-    if (std::string_view(GetParam()) == "opencl") expected.logprobs = found[i].logprobs;
+    if (!DraftsKeepBits(GetParam())) expected.logprobs = found[i].logprobs;
     ExpectSame(found[i], expected);
   }
 }
@@ -125,13 +127,17 @@ TEST(DraftsOnCpu, OneSlotGivesTheSameBytes) {
 }
 
 // Steps that check drafts of one slot have up to 17 rows, and kernels for one row are not for them.
-TEST(DraftsOnOpenCl, OneSlotGivesTheSameTokens) {
-  for (const char* kernels : {"cpu", "generic"}) {
-    SCOPED_TRACE(kernels);
+class DraftsOnGpus : public ::testing::TestWithParam<GpuBackend> {};
+INSTANTIATE_TEST_SUITE_P(, DraftsOnGpus, ::testing::ValuesIn(GpuBackends()),
+                         [](const auto& backend) { return std::string(backend.param.name); });
+
+TEST_P(DraftsOnGpus, OneSlotGivesTheSameTokens) {
+  for (const auto& [option, value] : GetParam().Forms()) {
+    SCOPED_TRACE(option + " " + value);
     std::vector<Setting> settings = DraftsBy(kE2b);
     settings.push_back({"drafts.max", "16"});
-    settings.push_back({"backend.options.kernels", kernels});
-    const auto engine = Open("opencl", kE2b, settings, 1);
+    settings.push_back({"backend.options." + option, value});
+    const auto engine = Open(GetParam().name, kE2b, settings, 1);
     Request request{.prompt = "The prince", .max_tokens = 24};
     request.sampling.temperature = 0;
     const Completion found = Answer(*engine, request);

@@ -19,6 +19,7 @@
 #include "core/base/must_test_util.h"
 #include "samplers/settings.h"
 #include "tests/fakes/adapter_folder.h"
+#include "tests/gpu_backends.h"
 
 namespace {
 std::atomic<bool> no_snapshots = false;  // there is no memory for any
@@ -95,12 +96,7 @@ std::vector<Request> MixedRequests(int count) {
 }
 
 class EachBackend : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, EachBackend, ::testing::Values("cpu", "vulkan", "opencl"),
-                         [](const auto& backend) -> std::string {
-                           const std::string name = backend.param;
-                           if (name == "cpu") return "Cpu";
-                           return name == "vulkan" ? "Vulkan" : "OpenCl";
-                         });
+INSTANTIATE_TEST_SUITE_P(, EachBackend, ::testing::ValuesIn(BackendNames()), kBackendName);
 
 // Tokens of an answer: few on the GPU backends, whose drivers in software take long for a step.
 int64_t AnswerTokens(std::string_view backend, int64_t on_cpu, int64_t on_gpu) {

@@ -20,6 +20,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"
 #include "models/registry.h"
+#include "tests/gpu_backends.h"
 
 namespace rullama {
 namespace {
@@ -282,13 +283,12 @@ TEST(Gemma3Golden, CpuLongTexts) {
 }
 
 // Software drivers and the reference are slow: the short prompts only.
-TEST(Gemma3Golden, Vulkan) {
-  Gemma3 model("vulkan", DType::kF16);
-  CheckCases(model, ShortCases(), kF16Cache, {.greedy_tokens = 2});
-}
+class Gemma3GoldenOnGpus : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Gpus, Gemma3GoldenOnGpus, ::testing::ValuesIn(GpuBackendNames()),
+                         kBackendName);
 
-TEST(Gemma3Golden, OpenCl) {
-  Gemma3 model("opencl", DType::kF16);
+TEST_P(Gemma3GoldenOnGpus, ShortPrompts) {
+  Gemma3 model(GetParam(), DType::kF16);
   CheckCases(model, ShortCases(), kF16Cache, {.greedy_tokens = 2});
 }
 

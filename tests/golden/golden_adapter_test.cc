@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Drivers in software are slow: one model with plain and one with quantised weights.
 INSTANTIATE_TEST_SUITE_P(Gpus, GoldenAdapter,
-                         ::testing::Combine(::testing::Values(Vulkan(), OpenCl()),
+                         ::testing::Combine(::testing::ValuesIn(Gpus()),
                                             ::testing::Values(AdapterCase{"e2b", "Q4_K_M"},
                                                               AdapterCase{"moe", "f16"})),
                          NameOfCase);

@@ -189,9 +189,7 @@ std::string NameOf(const ::testing::TestParamInfo<Backend>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, GoldenCanvas, ::testing::ValuesIn(golden::Backends()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Vulkan, GoldenCanvas, ::testing::Values(golden::Precise(golden::Vulkan())),
-                         NameOf);
-INSTANTIATE_TEST_SUITE_P(OpenCl, GoldenCanvas, ::testing::Values(golden::Precise(golden::OpenCl())),
+INSTANTIATE_TEST_SUITE_P(Gpus, GoldenCanvas, ::testing::ValuesIn(golden::Precise(golden::Gpus())),
                          NameOf);
 
 }  // namespace

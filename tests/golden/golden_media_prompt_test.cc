@@ -310,8 +310,8 @@ std::vector<Case> Cases() {
           {"unified", "image"},  {"unified", "both"}, {"ollama", "both"}};
 }
 
-// A software rasteriser is slow: one case for each mask and kind of medium.
-std::vector<Case> VulkanCases() { return {{"e2b", "both"}, {"dense", "image"}}; }
+// Drivers in software are slow: one case for each mask and kind of medium.
+std::vector<Case> FewCases() { return {{"e2b", "both"}, {"dense", "image"}}; }
 
 std::string NameOf(const ::testing::TestParamInfo<std::tuple<Backend, Case>>& info) {
   const auto& [backend, which] = info.param;
@@ -322,14 +322,19 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<Backend, Case>>& in
 
 INSTANTIATE_TEST_SUITE_P(Backends, GoldenMedia,
                          ::testing::Combine(::testing::Values(Backend{"reference", ""},
-                                                              Backend{"cpu", ""},
-                                                              golden::Precise(golden::OpenCl())),
+                                                              Backend{"cpu", ""}),
                                             ::testing::ValuesIn(Cases())),
                          NameOf);
-INSTANTIATE_TEST_SUITE_P(Vulkan, GoldenMedia,
-                         ::testing::Combine(::testing::Values(golden::Precise(golden::Vulkan())),
-                                            ::testing::ValuesIn(VulkanCases())),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    GpusWithAll, GoldenMedia,
+    ::testing::Combine(::testing::ValuesIn(EverySecond(golden::Precise(golden::Gpus()), 0)),
+                       ::testing::ValuesIn(Cases())),
+    NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    GpusWithFew, GoldenMedia,
+    ::testing::Combine(::testing::ValuesIn(EverySecond(golden::Precise(golden::Gpus()), 1)),
+                       ::testing::ValuesIn(FewCases())),
+    NameOf);
 INSTANTIATE_TEST_SUITE_P(Cpu, GoldenMediaSteps,
                          ::testing::Combine(::testing::Values(Backend{"cpu", ""}),
                                             ::testing::ValuesIn(Cases())),

@@ -133,15 +133,18 @@ void ExpectEachKind(const Backend& backend, double tolerance) {
 }
 
 TEST(GoldenMedia, PicturesOnTheReference) { ExpectEachKind({"reference", ""}, 2e-6); }
-TEST(GoldenMedia, PicturesOnVulkan) { ExpectEachKind(Precise(Vulkan()), kF32Tolerance); }
-TEST(GoldenMedia, PicturesOnOpenCl) { ExpectEachKind(Precise(OpenCl()), kF32Tolerance); }
+
+class GoldenMediaOnGpus : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, GoldenMediaOnGpus, ::testing::ValuesIn(GpuBackendNames()), kBackendName);
+
+TEST_P(GoldenMediaOnGpus, Pictures) {
+  ExpectEachKind(Precise({{GetParam(), ""}}).front(), kF32Tolerance);
+}
 
 // Only devices with matrix units round here.
-TEST(GoldenMedia, RoundedPicturesOnGpus) {
-  for (const Backend& backend : {Vulkan(), OpenCl()}) {
-    for (const TowerCase& tower : {kE2b, kDense}) {
-      OpenedTowers(backend, tower).ExpectPicture("wide-palette", kF16Tolerance);
-    }
+TEST_P(GoldenMediaOnGpus, RoundedPictures) {
+  for (const TowerCase& tower : {kE2b, kDense}) {
+    OpenedTowers({GetParam(), ""}, tower).ExpectPicture("wide-palette", kF16Tolerance);
   }
 }
 

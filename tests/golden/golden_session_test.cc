@@ -253,12 +253,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, GoldenSession,
                          ::testing::Combine(::testing::ValuesIn(Backends()),
                                             ::testing::ValuesIn(Models())),
                          NameOf);
-INSTANTIATE_TEST_SUITE_P(Vulkan, GoldenSession,
-                         ::testing::Combine(::testing::Values(golden::Vulkan()),
-                                            ::testing::ValuesIn(Models())),
-                         NameOf);
-INSTANTIATE_TEST_SUITE_P(OpenCl, GoldenSession,
-                         ::testing::Combine(::testing::Values(golden::OpenCl()),
+INSTANTIATE_TEST_SUITE_P(Gpus, GoldenSession,
+                         ::testing::Combine(::testing::ValuesIn(golden::Gpus()),
                                             ::testing::ValuesIn(Models())),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Int8, GoldenSession,

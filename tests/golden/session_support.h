@@ -20,6 +20,7 @@
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/model.h"
 #include "models/gemma4/graph/weights.h"
+#include "tests/gpu_backends.h"
 
 namespace rullama::golden {
 
@@ -42,17 +43,18 @@ inline std::vector<Backend> Backends() {
   return backends;
 }
 
-// The first Vulkan device there is, a software rasteriser where there is no GPU: slow, so tests
+// The first device of each GPU backend, a driver in software where there is no GPU: slow, so tests
 // choose what they run on it.
-inline Backend Vulkan() { return {"vulkan", ""}; }
+inline std::vector<Backend> Gpus() {
+  std::vector<Backend> backends;
+  for (const char* name : GpuBackendNames()) backends.push_back({name, ""});
+  return backends;
+}
 
-// The first OpenCL device there is, PoCL on a CPU where there is no GPU.
-inline Backend OpenCl() { return {"opencl", ""}; }
-
-// A GPU whose products lose as little as in f32.
-inline Backend Precise(Backend backend) {
-  backend.precise = true;
-  return backend;
+// Those whose products lose as little as in f32.
+inline std::vector<Backend> Precise(std::vector<Backend> backends) {
+  for (Backend& backend : backends) backend.precise = true;
+  return backends;
 }
 
 // The options of a device of this backend.

@@ -87,7 +87,8 @@ echo "$text"
 [[ -n $text ]] || fail "the program wrote no text"
 # A machine without a GPU has no device, but the backends load and say so.
 inside rullama backends | tee "$work/backends.txt"
-for backend in cpu vulkan opencl; do
+gpu_backends=$(sed -n 's/^RL_GPU_BACKEND(\([a-z_0-9]*\),.*/\1/p' "$source/backends/gpu_backends.def")
+for backend in cpu $gpu_backends; do
   grep -q "^$backend: loaded (.*/rullama/librullama_backend_$backend.so" "$work/backends.txt" ||
     fail "the backend $backend is not loaded"
 done

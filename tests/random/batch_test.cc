@@ -7,6 +7,7 @@
 #include "core/runtime/output_names.h"
 #include "engine/model_program.h"
 #include "models/gemma4/gemma4_model.h"
+#include "tests/gpu_backends.h"
 #include "tests/random/random_support.h"
 
 namespace rullama::testing {
@@ -273,8 +274,7 @@ TEST_P(BatchTest, NothingIsCompiledOrAllocatedAfterTheSecondStep) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, BatchTest, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Reference, BatchTest, ::testing::Values("reference"));
-INSTANTIATE_TEST_SUITE_P(Vulkan, BatchTest, ::testing::Values("vulkan"));
-INSTANTIATE_TEST_SUITE_P(OpenCl, BatchTest, ::testing::Values("opencl"));
+INSTANTIATE_TEST_SUITE_P(Gpus, BatchTest, ::testing::ValuesIn(GpuBackendNames()), kBackendName);
 
 // The graph of logits has fewer rows than there are slots here.
 TEST(BatchProgramTest, ALargeVocabularyDoesNotLimitSlots) {

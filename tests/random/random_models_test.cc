@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "tests/gpu_backends.h"
 #include "tests/random/random_support.h"
 
 namespace rullama::testing {
@@ -75,14 +76,14 @@ uint64_t ModelsOr(uint64_t usual) {
 
 TEST_F(RandomModels, CpuAgreesWithTheReference) { CheckFirst(ModelsOr(200), *cpu_); }
 
-// A software rasteriser compiles shaders of its own for each model's shapes: few by default.
-TEST_F(RandomModels, VulkanAgreesWithTheReference) {
-  CheckFirst(ModelsOr(12), *backends_.Open("vulkan"));
-}
+class RandomModelsOnGpus : public RandomModels,
+                           public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Gpus, RandomModelsOnGpus, ::testing::ValuesIn(GpuBackendNames()),
+                         kBackendName);
 
-// PoCL compiles few kernels for each model, but slowly.
-TEST_F(RandomModels, OpenClAgreesWithTheReference) {
-  CheckFirst(ModelsOr(12), *backends_.Open("opencl"));
+// Drivers in software compile kernels of their own for each model's shapes: few by default.
+TEST_P(RandomModelsOnGpus, AgreeWithTheReference) {
+  CheckFirst(ModelsOr(12), *backends_.Open(GetParam()));
 }
 
 TEST_F(RandomModels, TheSeedIsEverything) {

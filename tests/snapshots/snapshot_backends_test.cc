@@ -182,8 +182,13 @@ TEST_P(SnapshotBackendsTest, ASessionThatHasNotRunGoesOnWithTheSameBytes) {
   EXPECT_TRUE(Generate(0) == expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, SnapshotBackendsTest,
-                         ::testing::Values(Backend{"cpu", ""}, golden::Vulkan(), golden::OpenCl()),
+std::vector<Backend> BackendsWithGpus() {
+  std::vector<Backend> backends = golden::Gpus();
+  backends.insert(backends.begin(), {"cpu", ""});
+  return backends;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, SnapshotBackendsTest, ::testing::ValuesIn(BackendsWithGpus()),
                          [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

@@ -18,7 +18,7 @@ class AppConfig:
 
     #: A GGUF file or a model of Ollama (``"gemma4:e2b"``).
     model: str
-    #: ``"cpu"``, ``"vulkan"``, ``"opencl"`` or ``"auto"``.
+    #: The name of one, such as ``"cpu"`` or ``"vulkan"``, or ``"auto"``.
     backend: str = "auto"
     #: The number of a device or a part of its name; a replica uses one device.
     device: int | str | None = None

@@ -1,12 +1,12 @@
 // The program on the first Vulkan device there is: what it samples, and options that make no sense.
+#include "tests/cli/program.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "tests/cli/program.h"
 
 namespace rullama::cli_test {
 namespace {

@@ -1,12 +1,12 @@
 // The program on the first OpenCL device there is: what it samples, options that make no sense, and
 // machines without a driver.
+#include "tests/cli/program.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <utility>
-
-#include "tests/cli/program.h"
 
 namespace rullama::cli_test {
 namespace {
