@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/khr_checks.h"
+#include "backends/vulkan/khr_checks_test_util.h"
 #include "backends/vulkan/spirv_target.h"
 
 namespace rullama::vulkan {

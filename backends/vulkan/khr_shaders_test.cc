@@ -8,7 +8,7 @@
 #include "backends/gpu/kernels.h"
 #include "backends/gpu/product_tiles.h"
 #include "backends/vulkan/join.h"
-#include "backends/vulkan/khr_checks.h"
+#include "backends/vulkan/khr_checks_test_util.h"
 
 // Written at build time: the code of each shader.
 #include "spirv.h"
