@@ -1,9 +1,12 @@
 // The OpenCL backend: devices, options, and the objects the host holds.
+#include "backends/gpu/backend.h"
+
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/export.h>
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "backends/gpu/device.h"
 #include "backends/gpu/options.h"
@@ -13,9 +16,6 @@
 
 namespace rullama::opencl {
 namespace {
-
-// Values begin at multiples of this: kernels read vectors of 16 bytes, caches have lines of 64.
-constexpr uint32_t kAlignment = 64;
 
 struct Settings {
   DriverOptions driver;
@@ -63,32 +63,9 @@ rl_device_type TypeOf(const Facts& facts) {
   return facts.unified_memory ? RL_DEVICE_INTEGRATED_GPU : RL_DEVICE_GPU;
 }
 
-class OpenClBackend final : public sdk::Backend {
+class OpenClBackend final : public gpu::GpuBackend {
  public:
-  explicit OpenClBackend(sdk::Host host) : Backend(host) {}
-  [[nodiscard]] std::string_view name() const override { return "opencl"; }
-  [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
-  [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
-
-  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
-    if (instance_) return infos_;
-    instance_ = std::make_unique<Instance>();
-    for (const PhysicalDevice& device : instance_->devices()) {
-      const Facts& facts = device.facts;
-      sdk::DeviceInfo info;
-      info.type = TypeOf(facts);
-      info.name = facts.name;
-      info.driver = facts.driver;
-      info.memory_total = facts.memory;
-      info.max_buffer_bytes = gpu::MaxBufferBytes(facts.max_allocation);
-      info.alignment = kAlignment;
-      infos_.push_back(std::move(info));
-    }
-    return infos_;
-  }
-  [[nodiscard]] std::string_view NoDeviceReason() override {
-    return instance_ ? std::string_view(instance_->reason()) : std::string_view();
-  }
+  explicit OpenClBackend(sdk::Host host) : GpuBackend(host, "opencl") {}
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
     const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.facts);
@@ -98,8 +75,22 @@ class OpenClBackend final : public sdk::Backend {
   }
 
  private:
+  gpu::DeviceList List() override {
+    instance_ = std::make_unique<Instance>();
+    gpu::DeviceList list{{}, instance_->reason()};
+    for (const PhysicalDevice& device : instance_->devices()) {
+      const Facts& facts = device.facts;
+      sdk::DeviceInfo info = InfoOf(facts.max_allocation);
+      info.type = TypeOf(facts);
+      info.name = facts.name;
+      info.driver = facts.driver;
+      info.memory_total = facts.memory;
+      list.infos.push_back(std::move(info));
+    }
+    return list;
+  }
+
   std::unique_ptr<Instance> instance_;  // made when devices are first asked for
-  std::vector<sdk::DeviceInfo> infos_;
 };
 
 }  // namespace

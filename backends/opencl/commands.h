@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "backends/gpu/driver.h"

@@ -99,10 +99,6 @@ void OpenClDriver::Finish() {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-gpu::MemoryFacts OpenClDriver::Memory() const {
-  return {.total = facts().memory, .max_allocation = facts().max_allocation};
-}
-
 std::unique_ptr<gpu::MemoryBlock> OpenClDriver::NewBlock(uint64_t bytes,
                                                          gpu::Residence /*residence*/) {
   cl_int result = CL_SUCCESS;
@@ -163,26 +159,10 @@ void OpenClDriver::FillZero(const gpu::Allocation& memory) {
              "clEnqueueFillBuffer");
 }
 
-// ---- kernels ------------------------------------------------------------------------------------
-
-std::unique_ptr<gpu::Kernel> OpenClDriver::Compile(const gpu::PipelineKey& key) {
-  return programs_->Make(key);
-}
-
-gpu::PipelineKey OpenClDriver::CompiledKey(const gpu::PipelineKey& key) const {
-  return programs_->ProgramOf(key);
-}
-
 std::string OpenClDriver::CacheName() const {
   if (!cache_) return {};
   return std::string("opencl kernels ") + RULLAMA_VERSION + " " + facts().name + " " +
          facts().driver;
-}
-
-void OpenClDriver::LoadCache(std::span<const std::byte> saved) { programs_->Load(saved); }
-
-std::vector<std::byte> OpenClDriver::CacheData(const gpu::Kernels& kernels) {
-  return programs_->BinariesOf(kernels);
 }
 
 // ---- work ---------------------------------------------------------------------------------------

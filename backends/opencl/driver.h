@@ -45,16 +45,24 @@ class OpenClDriver final : public gpu::Driver {
   // The place of an address inside an allocation that lives.
   [[nodiscard]] Place PlaceOf(gpu::DeviceAddress address) const;
 
-  [[nodiscard]] gpu::MemoryFacts Memory() const override;
+  [[nodiscard]] gpu::MemoryFacts Memory() const override {
+    return {.total = facts().memory, .max_allocation = facts().max_allocation};
+  }
   std::unique_ptr<gpu::MemoryBlock> NewBlock(uint64_t bytes, gpu::Residence residence) override;
   void Write(const gpu::Allocation& to, uint64_t offset, std::span<const std::byte> data) override;
   void Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) override;
   void FillZero(const gpu::Allocation& memory) override;
-  std::unique_ptr<gpu::Kernel> Compile(const gpu::PipelineKey& key) override;
-  [[nodiscard]] gpu::PipelineKey CompiledKey(const gpu::PipelineKey& key) const override;
+  std::unique_ptr<gpu::Kernel> Compile(const gpu::PipelineKey& key) override {
+    return programs_->Make(key);
+  }
+  [[nodiscard]] gpu::PipelineKey CompiledKey(const gpu::PipelineKey& key) const override {
+    return programs_->ProgramOf(key);
+  }
   [[nodiscard]] std::string CacheName() const override;
-  void LoadCache(std::span<const std::byte> saved) override;
-  [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override;
+  void LoadCache(std::span<const std::byte> saved) override { programs_->Load(saved); }
+  [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override {
+    return programs_->BinariesOf(kernels);
+  }
   std::unique_ptr<gpu::Commands> Record(const gpu::Recording& recording) override;
   void Submit(gpu::Commands& commands, const gpu::Readback& readback) override;
   void TimesOf(gpu::Commands& commands, std::vector<gpu::DispatchTime>& times) override;

@@ -1,9 +1,13 @@
 // The Vulkan backend: devices, options, and the objects the host holds.
+#include "backends/gpu/backend.h"
+
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/export.h>
 
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "backends/gpu/device.h"
 #include "backends/gpu/options.h"
@@ -13,9 +17,6 @@
 
 namespace rullama::vulkan {
 namespace {
-
-// Values begin at multiples of this: kernels read vectors of 16 bytes, caches have lines of 64.
-constexpr uint32_t kAlignment = 64;
 
 struct Settings {
   DriverOptions driver;
@@ -117,34 +118,9 @@ rl_device_type TypeOf(const Facts& facts) {
   }
 }
 
-class VulkanBackend final : public sdk::Backend {
+class VulkanBackend final : public gpu::GpuBackend {
  public:
-  explicit VulkanBackend(sdk::Host host) : Backend(host) {}
-  [[nodiscard]] std::string_view name() const override { return "vulkan"; }
-  [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
-  [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
-
-  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
-    if (instance_) return infos_;
-    instance_ = std::make_unique<Instance>(host());
-    for (const PhysicalDevice& device : instance_->devices()) {
-      const Facts& facts = device.facts;
-      const auto [total, free] = Instance::Memory(device);
-      sdk::DeviceInfo info;
-      info.type = TypeOf(facts);
-      info.name = facts.properties.deviceName;
-      info.driver = facts.driver;
-      info.memory_total = total;
-      info.memory_free = free;
-      info.max_buffer_bytes = gpu::MaxBufferBytes(facts.max_allocation);
-      info.alignment = kAlignment;
-      infos_.push_back(std::move(info));
-    }
-    return infos_;
-  }
-  [[nodiscard]] std::string_view NoDeviceReason() override {
-    return instance_ ? std::string_view(instance_->reason()) : std::string_view();
-  }
+  explicit VulkanBackend(sdk::Host host) : GpuBackend(host, "vulkan") {}
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
     const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.facts);
@@ -158,8 +134,22 @@ class VulkanBackend final : public sdk::Backend {
   }
 
  private:
+  gpu::DeviceList List() override {
+    instance_ = std::make_unique<Instance>(host());
+    gpu::DeviceList list{{}, instance_->reason()};
+    for (const PhysicalDevice& device : instance_->devices()) {
+      const Facts& facts = device.facts;
+      sdk::DeviceInfo info = InfoOf(facts.max_allocation);
+      info.type = TypeOf(facts);
+      info.name = facts.properties.deviceName;
+      info.driver = facts.driver;
+      std::tie(info.memory_total, info.memory_free) = Instance::Memory(device);
+      list.infos.push_back(std::move(info));
+    }
+    return list;
+  }
+
   std::unique_ptr<Instance> instance_;  // made when devices are first asked for
-  std::vector<sdk::DeviceInfo> infos_;
 };
 
 }  // namespace

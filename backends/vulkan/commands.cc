@@ -34,8 +34,6 @@ Timestamps::Timestamps(const VulkanDriver& driver, size_t dispatches)
   Check(vkCreateQueryPool(driver_.handle(), &info, nullptr, &pool_), "vkCreateQueryPool");
 }
 
-Timestamps::~Timestamps() { vkDestroyQueryPool(driver_.handle(), pool_, nullptr); }
-
 void Timestamps::Start(VkCommandBuffer commands) const {
   if (count_ > 0) return;
   vkCmdResetQueryPool(commands, pool_, 0, size_);

@@ -20,7 +20,7 @@ namespace rullama::vulkan {
 class Timestamps {
  public:
   Timestamps(const VulkanDriver& driver, size_t dispatches);
-  ~Timestamps();
+  ~Timestamps() { vkDestroyQueryPool(driver_.handle(), pool_, nullptr); }
   Timestamps(const Timestamps&) = delete;
   Timestamps& operator=(const Timestamps&) = delete;
 

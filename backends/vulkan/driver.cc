@@ -240,12 +240,6 @@ void VulkanDriver::FillZero(const gpu::Allocation& memory) {
   });
 }
 
-// ---- kernels ------------------------------------------------------------------------------------
-
-std::unique_ptr<gpu::Kernel> VulkanDriver::Compile(const PipelineKey& key) {
-  return pipelines_->Make(key);
-}
-
 // Names plugin, device and driver: a cache of another one would be refused or, worse, accepted.
 std::string VulkanDriver::CacheName() const {
   const VkPhysicalDeviceProperties& p = facts().properties;
@@ -254,10 +248,6 @@ std::string VulkanDriver::CacheName() const {
                      std::to_string(p.driverVersion) + " ";
   for (const uint8_t byte : p.pipelineCacheUUID) name += std::to_string(byte) + ".";
   return name;
-}
-
-std::vector<std::byte> VulkanDriver::CacheData(const gpu::Kernels& /*kernels*/) {
-  return pipelines_->CacheData();
 }
 
 // ---- work ---------------------------------------------------------------------------------------

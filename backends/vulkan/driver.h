@@ -38,10 +38,14 @@ class VulkanDriver final : public gpu::Driver {
   void Write(const gpu::Allocation& to, uint64_t offset, std::span<const std::byte> data) override;
   void Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) override;
   void FillZero(const gpu::Allocation& memory) override;
-  std::unique_ptr<gpu::Kernel> Compile(const PipelineKey& key) override;
+  std::unique_ptr<gpu::Kernel> Compile(const PipelineKey& key) override {
+    return pipelines_->Make(key);
+  }
   [[nodiscard]] std::string CacheName() const override;
   void LoadCache(std::span<const std::byte> saved) override { pipelines_->LoadCache(saved); }
-  [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& kernels) override;
+  [[nodiscard]] std::vector<std::byte> CacheData(const gpu::Kernels& /*kernels*/) override {
+    return pipelines_->CacheData();
+  }
   std::unique_ptr<gpu::Commands> Record(const gpu::Recording& recording) override;
   void Submit(gpu::Commands& commands, const gpu::Readback& readback) override;
   void TimesOf(gpu::Commands& commands, std::vector<gpu::DispatchTime>& times) override;

@@ -4,8 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "backends/vulkan/driver.h"
-
 namespace rullama::vulkan {
 namespace {
 
@@ -73,7 +71,7 @@ Lists Deal(const gpu::JoinedStep& step, uint32_t count, VkDeviceAddress push,
 
 // In memory of the device. There is always some.
 template <typename T>
-gpu::Allocation Keep(VulkanDriver& driver, gpu::BlockMemory& blocks, std::vector<T> values) {
+gpu::Allocation Keep(gpu::Driver& driver, gpu::BlockMemory& blocks, std::vector<T> values) {
   if (values.empty()) values.emplace_back();
   const auto bytes = std::as_bytes(std::span(values));
   gpu::Allocation memory = blocks.Allocate(bytes.size());
@@ -83,7 +81,7 @@ gpu::Allocation Keep(VulkanDriver& driver, gpu::BlockMemory& blocks, std::vector
 
 }  // namespace
 
-PersistentStep::PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, uint32_t groups,
+PersistentStep::PersistentStep(gpu::Driver& driver, gpu::BlockMemory& blocks, uint32_t groups,
                                const gpu::JoinedStep& step)
     : groups_(groups) {
   std::vector<std::byte> push;

@@ -8,18 +8,16 @@
 #include <span>
 #include <vector>
 
-#include "backends/gpu/block_memory.h"
+#include "backends/gpu/driver.h"
 #include "backends/gpu/step_joiner.h"
 #include "backends/vulkan/pipelines.h"
 
 namespace rullama::vulkan {
 
-class VulkanDriver;
-
 class PersistentStep {
  public:
   // `groups`: workgroups, all of which run at the same time.
-  PersistentStep(VulkanDriver& driver, gpu::BlockMemory& blocks, uint32_t groups,
+  PersistentStep(gpu::Driver& driver, gpu::BlockMemory& blocks, uint32_t groups,
                  const gpu::JoinedStep& step);
 
   // `pipeline`: what Pipelines::Join made of the kinds.

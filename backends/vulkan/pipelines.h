@@ -28,9 +28,8 @@ class Pipeline final : public gpu::Kernel {
  public:
   Pipeline(VkDevice device, VkPipeline handle) : device_(device), handle_(handle) {}
   ~Pipeline() override { vkDestroyPipeline(device_, handle_, nullptr); }
-  [[nodiscard]] VkPipeline handle() const { return handle_; }
   static VkPipeline HandleOf(const gpu::Kernel& kernel) {
-    return static_cast<const Pipeline&>(kernel).handle();
+    return static_cast<const Pipeline&>(kernel).handle_;
   }
 
  private:
@@ -46,7 +45,7 @@ class JoinedPipeline final : public gpu::JoinedKernels {
       : made_(std::move(made)) {}
   void Wait() noexcept override { made_.wait(); }
   // Waits for it. Throws errors of Vulkan.
-  [[nodiscard]] VkPipeline handle() const { return made_.get()->handle(); }
+  [[nodiscard]] VkPipeline handle() const { return Pipeline::HandleOf(*made_.get()); }
 
  private:
   std::shared_future<std::unique_ptr<Pipeline>> made_;

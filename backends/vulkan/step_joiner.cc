@@ -97,10 +97,4 @@ gpu::JoinedCommands VulkanStepJoiner::Record(const gpu::JoinedStep& step,
           PersistentStep::kAllocations, bytes};
 }
 
-sdk::Error VulkanStepJoiner::StuckError() const {
-  return sdk::Error(RL_DEVICE_LOST,
-                    "the device does not run all workgroups of a step at the same time; set "
-                    "backend.options.persistent to off");
-}
-
 }  // namespace rullama::vulkan

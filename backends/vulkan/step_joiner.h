@@ -26,7 +26,11 @@ class VulkanStepJoiner final : public gpu::StepJoiner {
   void MergeKinds(std::vector<Dispatch>& dispatches) const override;
   std::unique_ptr<gpu::JoinedKernels> Join(std::span<const PipelineKey> kinds) override;
   gpu::JoinedCommands Record(const gpu::JoinedStep& step, gpu::BlockMemory& blocks) override;
-  [[nodiscard]] sdk::Error StuckError() const override;
+  [[nodiscard]] sdk::Error StuckError() const override {
+    return sdk::Error(RL_DEVICE_LOST,
+                      "the device does not run all workgroups of a step at the same time; set "
+                      "backend.options.persistent to off");
+  }
 
  private:
   VulkanDriver& driver_;

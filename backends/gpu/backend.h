@@ -1,0 +1,53 @@
+// What the backends for GPUs have in common as plugins.
+#pragma once
+
+#include <rullama/sdk/backend.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/gpu/block_memory.h"
+
+namespace rullama::gpu {
+
+// The devices that can run a backend.
+struct DeviceList {
+  std::vector<sdk::DeviceInfo> infos;
+  std::string reason;  // why there is none, or not another one
+};
+
+class GpuBackend : public sdk::Backend {
+ public:
+  GpuBackend(sdk::Host host, std::string_view name) : Backend(host), name_(name) {}
+
+  [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
+  [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
+  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
+    if (!std::exchange(listed_, true)) list_ = List();
+    return list_.infos;
+  }
+  [[nodiscard]] std::string_view NoDeviceReason() override { return list_.reason; }
+
+ protected:
+  // Called once, when devices are first asked for. Does not throw for want of a driver.
+  virtual DeviceList List() = 0;
+  // What all GPU backends say of a device with allocations of at most `max_allocation` bytes.
+  static sdk::DeviceInfo InfoOf(uint64_t max_allocation) {
+    sdk::DeviceInfo info;
+    info.max_buffer_bytes = MaxBufferBytes(max_allocation);
+    // Kernels read vectors of 16 bytes, caches have lines of 64.
+    info.alignment = 64;
+    return info;
+  }
+
+ private:
+  std::string_view name_;
+  bool listed_ = false;
+  DeviceList list_;
+};
+
+}  // namespace rullama::gpu
