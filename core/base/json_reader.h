@@ -1,8 +1,8 @@
 // The reader of JSON that comes from outside: files, lines of standard input, bodies of requests,
-// texts of callers. Everything is checked before anything is built, because values that are copied
-// or compared recurse: text that is UTF-8, one value and nothing after it (a NUL ends no text),
-// levels, values, and no key twice in an object, of which readers would take one or the other.
-// core/config/yaml_tree.h is the same for YAML.
+// texts of callers. A text is checked as it is read, once, and nothing is built beyond the first
+// fault: UTF-8, one value and nothing after it (a NUL ends no text), levels, because values that
+// are copied or compared recurse, the count of values, and no key twice in an object, of which
+// readers would take one or the other. core/config/yaml_tree.h is the same for YAML.
 //
 // Thread safety: pure functions. Time and memory are linear in the text.
 #pragma once

@@ -1,4 +1,4 @@
-// Foreign JSON: what is refused before anything is built.
+// Foreign JSON: what is read, and what is refused.
 #include "core/base/json_reader.h"
 
 #include <gtest/gtest.h>
@@ -25,6 +25,33 @@ TEST(JsonReader, TakesOneValue) {
   EXPECT_EQ(FaultOf("\xef\xbb\xbf[1]\r\n"), "taken: [1]");
 }
 
+// Both readers build what the library's parser builds, to the types of numbers.
+TEST(JsonReader, BuildsWhatTheTextSays) {
+  for (const char* text :
+       {"null", "true", "0", "-0", "-1", "18446744073709551615", "-9223372036854775808",
+        "18446744073709551616", "0.1", "1e300", R"("")", R"("a\"\u0000\ud83d\ude00")", "[]", "{}",
+        "[[], {}, [[1], 2], 3]", R"({"z": [], "a": {"y": {}, "b": [{"c": 1}, 2]}, "m": null})",
+        R"([{"a": [{}]}, {"a": 1, "b": [1]}, "x"])", R"({"": {"": ""}})"}) {
+    const auto expected = nlohmann::json::parse(text);
+    const auto value = ReadJson(text);
+    ASSERT_TRUE(value) << text;
+    EXPECT_EQ(*value, expected) << text;
+    EXPECT_EQ(value->type(), expected.type()) << text;
+    EXPECT_EQ(ReadOrderedJson(text)->dump(), nlohmann::ordered_json::parse(text).dump());
+  }
+}
+
+// Members in their order, without a look at all others for each of them.
+TEST(JsonReader, KeepsTheOrderOfManyMembers) {
+  constexpr int kMembers = 100'000;
+  std::string text = "{";
+  for (int i = kMembers; i > 0; --i) text += "\"" + std::to_string(i) + "\":[],";
+  text.back() = '}';
+  const auto value = ReadOrderedJson(text);
+  ASSERT_TRUE(value);
+  EXPECT_EQ(value->dump(), text);
+}
+
 TEST(JsonReader, RefusesWhatIsNotOneValue) {
   EXPECT_EQ(FaultOf(R"({"a": })"), "is not valid JSON (byte 7)");
   EXPECT_EQ(FaultOf(""), "is not valid JSON (byte 1)");
@@ -41,6 +68,9 @@ TEST(JsonReader, RefusesAKeyThatOccursTwice) {
   EXPECT_EQ(FaultOf(R"([{"a": 1, "a": 2}])"), "has the key 'a' twice in an object");
   EXPECT_EQ(FaultOf(R"({"a": 1, "a": 2})", {.keys_may_repeat = true}), R"(taken: {"a":2})");
   EXPECT_EQ(FaultOf(R"([{"a": {"a": 1}}, {"a": 2}])"), R"(taken: [{"a":{"a":1}},{"a":2}])");
+  const char* twice = R"({"a": [1], "b": {}, "a": 2})";
+  EXPECT_EQ(ReadOrderedJson(twice).error().ToString(), "has the key 'a' twice in an object");
+  EXPECT_EQ(ReadOrderedJson(twice, {.keys_may_repeat = true})->dump(), R"({"a":2,"b":{}})");
 }
 
 TEST(JsonReader, HasLimits) {
@@ -50,6 +80,8 @@ TEST(JsonReader, HasLimits) {
   EXPECT_EQ(FaultOf(Nested(4), {.depth = 3}), "is nested more than 3 deep");
   EXPECT_EQ(FaultOf("[1,2,3]", {.values = 4}), "taken: [1,2,3]");
   EXPECT_EQ(FaultOf("[1,2,3,4]", {.values = 4}), "has more than 4 values");
+  EXPECT_EQ(FaultOf(R"({"a": {}, "b": []})", {.values = 2}), "has more than 2 values");
+  EXPECT_EQ(FaultOf(R"([{}, [], {"a": []}])", {.depth = 3}), R"(taken: [{},[],{"a":[]}])");
 }
 
 }  // namespace
