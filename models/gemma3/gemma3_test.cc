@@ -10,31 +10,16 @@
 #include "core/gguf/gguf_writer.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"
 #include "models/gemma3/family.h"
-#include "models/gemma3/files/synth.h"
 #include "models/gemma3/gemma3_model.h"
 #include "models/gemma3/graph/model.h"
 #include "models/gemma3/graph/weights.h"
+#include "models/gemma3/tiny_gemma3_test_util.h"
 
 namespace rullama {
 namespace {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
-
-Gemma3Config TinyConfig() {
-  Gemma3Config config;
-  config.layers = 7;
-  config.width = 32;
-  config.vocabulary = 1024;
-  config.context_length = 64;
-  config.heads = 2;
-  config.kv_heads = 1;
-  config.head_dim = 16;
-  config.ffn_width = 32;
-  config.sliding_window = 8;
-  config.rope_scaling_global = 8;
-  return config;
-}
 
 // The header of a file of these shapes with its metadata and tensors changed, and data of zeros.
 class Gemma3File : public ::testing::Test {
@@ -81,7 +66,7 @@ class Gemma3File : public ::testing::Test {
     return model ? "no error" : model.error().ToString();
   }
 
-  Gemma3Config config_ = TinyConfig();
+  Gemma3Config config_ = TinyGemma3();
   GgufWriter writer_;
   std::vector<TensorSpec> tensors_;
   std::vector<std::byte> bytes_;
@@ -138,14 +123,14 @@ TEST_F(Gemma3File, RopeScalingThatIsNoNumber) {
 }
 
 TEST(Gemma3Config, EverySixthLayerIsGlobal) {
-  const Gemma3Config config = TinyConfig();
+  const Gemma3Config config = TinyGemma3();
   for (int64_t i = 0; i < config.layers; ++i) {
     EXPECT_EQ(config.kind(i), i == 5 ? LayerKind::kGlobal : LayerKind::kSliding) << i;
   }
 }
 
 TEST(Gemma3Config, ScoresOf27BAreScaledByTheWidthOfAHeadOfTheStream) {
-  Gemma3Config config = TinyConfig();
+  Gemma3Config config = TinyGemma3();
   EXPECT_FLOAT_EQ(config.attention_scale(), 0.25F);
   config.layers = 62;
   config.width = 5376;
@@ -156,14 +141,9 @@ TEST(Gemma3Config, ScoresOf27BAreScaledByTheWidthOfAHeadOfTheStream) {
 
 // A file of random weights has the shapes it was made of, and a vocabulary that encodes.
 TEST(Gemma3Synth, FilesReadBack) {
-  const Gemma3Config config = TinyConfig();
-  const std::string path = ::testing::TempDir() + "/gemma3_synth.gguf";
-  SyntheticOptions options;
-  options.mix = *FindQuantMix("Q8_0");
-  const Status written = WriteSynthetic(config, options, path);
-  ASSERT_TRUE(written) << written.error().ToString();
+  const std::string path = WriteTinyGemma3("gemma3_synth.gguf");
   const GgufFile file = Must(GgufFile::Open(path));
-  EXPECT_EQ(Must(Gemma3Config::FromFile(file)), config);
+  EXPECT_EQ(Must(Gemma3Config::FromFile(file)), TinyGemma3());
   EXPECT_TRUE(Must(Gemma3Model::FromFile(file))->BuildGraph({.capacity = 64}));
   const auto tokenizer = Must(Tokenizer::Build(Must(VocabularyFromGguf(file))));
   EXPECT_EQ(tokenizer->Decode(Must(tokenizer->Encode("the cat\n"))), "the cat\n");
@@ -188,7 +168,7 @@ ArchitectureConfig TinyArchitecture() {
 }
 
 TEST(Gemma3Architecture, BuildsWhatItSays) {
-  Gemma3Config expected = TinyConfig();
+  Gemma3Config expected = TinyGemma3();
   expected.context_length = 131072;
   EXPECT_EQ(Must(Gemma3Config::FromArchitecture(TinyArchitecture())), expected);
   EXPECT_TRUE(expected.CheckAgainst(TinyArchitecture()));
@@ -214,7 +194,7 @@ TEST(Gemma3Architecture, PartsOfOtherFamiliesAreRefused) {
 // ---- the graph ----------------------------------------------------------------------------------
 
 TEST(Gemma3Graph, CachesAreRingsButOnGlobalLayers) {
-  const Gemma3Config config = TinyConfig();
+  const Gemma3Config config = TinyGemma3();
   const ModelWeights weights = ModelWeights::Synthetic(
       ExpectedTensors(config), [](const TensorSpec&) { return DType::kF16; });
   auto model = Must(BuildModel(config, weights, {.slots = 2, .capacity = 32}));
@@ -232,7 +212,7 @@ TEST(Gemma3Graph, CachesAreRingsButOnGlobalLayers) {
 }
 
 TEST(Gemma3Graph, OnlyGlobalLayersScaleTheRotation) {
-  const Gemma3Config config = TinyConfig();
+  const Gemma3Config config = TinyGemma3();
   const ModelWeights weights = ModelWeights::Synthetic(
       ExpectedTensors(config), [](const TensorSpec&) { return DType::kF16; });
   const auto model = Must(BuildModel(config, weights, {.capacity = 32}));
@@ -242,7 +222,7 @@ TEST(Gemma3Graph, OnlyGlobalLayersScaleTheRotation) {
 }
 
 TEST(Gemma3Graph, OptionsOutOfRange) {
-  const Gemma3Config config = TinyConfig();
+  const Gemma3Config config = TinyGemma3();
   const auto id_of = [&](const BuildOptions& options) {
     const auto model = BuildModel(config, {}, options);
     return model ? "no error" : model.error().id;

@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
-#include "core/tokenizer/vocabulary_from_gguf.h"
 #include "engine/training/data_set.h"
 #include "engine/training/example_order.h"
 #include "engine/training/learning_rate.h"
 #include "engine/training/packing.h"
-#include "models/gemma3/files/synth.h"
-#include "models/registry.h"
+#include "models/gemma3/tiny_gemma3_test_util.h"
+#include "models/opened_model_test_util.h"
 
 namespace rullama {
 namespace {
@@ -44,10 +43,9 @@ class DataTest : public testing::Test {
     return Must(tokenizer_->Decode(ids, /*show_control=*/true));
   }
 
-  GgufFile file_ = Must(GgufFile::Open(RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf"));
-  std::unique_ptr<Model> model_ = Must(OpenModel(file_));
-  std::shared_ptr<const Tokenizer> tokenizer_ =
-      Must(Tokenizer::Build(Must(VocabularyFromGguf(file_))));
+  const OpenedModel tiny_{RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf"};
+  const Model* const model_ = tiny_.model.get();
+  const Tokenizer* const tokenizer_ = tiny_.tokenizer.get();
 };
 
 constexpr const char* kTwoTurns =
@@ -68,20 +66,10 @@ TEST_F(DataTest, TurnsOfTheAssistantAreLearnt) {
 // A model without a chat template learns where its answers end, and from what it reads when it
 // runs.
 TEST_F(DataTest, ABaseModelLearnsTheEndOfEachAnswer) {
-  Gemma3Config config;
-  config.layers = 1;
-  config.width = config.ffn_width = 32;
-  config.vocabulary = 1024;
-  config.context_length = 64;
-  config.heads = 2;
-  config.kv_heads = 1;
-  config.head_dim = 16;
-  config.sliding_window = 8;
-  const std::string path = ::testing::TempDir() + "/base_model.gguf";
-  ASSERT_TRUE(WriteSynthetic(config, {.mix = *FindQuantMix("Q8_0")}, path));
-  const GgufFile file = Must(GgufFile::Open(path));
-  const auto tokenizer = Must(Tokenizer::Build(Must(VocabularyFromGguf(file))));
-  const auto model = Must(OpenModel(file));
+  const std::string path = WriteTinyGemma3("base_model.gguf");
+  const OpenedModel base(path);
+  const Model* const model = base.model.get();
+  const Tokenizer* const tokenizer = base.tokenizer.get();
   const TokenId eos = *tokenizer->FindToken("<eos>");
   const auto parse = [&](const std::string& line, DataOptions options = {}) {
     return Must(ParseDataSet(line, "lines", *model, *tokenizer, options)).examples.at(0);

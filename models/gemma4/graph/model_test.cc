@@ -12,7 +12,7 @@
 #include "core/ir/media_names.h"
 #include "core/ir/verify.h"
 #include "core/passes/row_demand.h"
-#include "models/gemma4/graph/gemma4_test_file.h"
+#include "models/gemma4/graph/gemma4_loading_test_util.h"
 
 namespace rullama {
 namespace {
@@ -32,6 +32,10 @@ ArchitectureConfig E2B() {
   a.vocabulary = 262144;
   a.context_length = 131072;
   return a;
+}
+
+Gemma4Config ConfigOf(const ArchitectureConfig& architecture) {
+  return Must(Gemma4Config::FromArchitecture(architecture));
 }
 
 Gemma4Weights Half(const Gemma4Config& config) {
@@ -55,21 +59,23 @@ uint64_t StateBytes(const Graph& graph) {
   return bytes;
 }
 
-Graph Finish(Result<ModelGraph> model) {
-  EXPECT_TRUE(model.has_value()) << model.error().ToString();
-  AddLogitsOutput(model->builder, model->logits, RowDemand::kWanted);
-  auto graph = std::move(model->builder).Finish();
-  EXPECT_TRUE(graph.has_value()) << graph.error().ToString();
-  const Status verified = Verify(*graph);
+Graph Finish(Result<ModelGraph> built) {
+  ModelGraph model = Must(std::move(built));
+  AddLogitsOutput(model.builder, model.logits, RowDemand::kWanted);
+  Graph graph = Must(std::move(model.builder).Finish());
+  const Status verified = Verify(graph);
   EXPECT_TRUE(verified.has_value()) << verified.error().ToString();
-  return *std::move(graph);
+  return graph;
+}
+
+ModelGraph Built(const LoadedGemma4& model) {
+  return Must(BuildModel(model.config, model.weights, {.slots = 1, .capacity = 64}));
 }
 
 TEST(Gemma4ModelTest, BuildsE2BAtFullSize) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value()) << config.error().ToString();
+  const Gemma4Config config = ConfigOf(E2B());
   const BuildOptions options{.slots = 1, .capacity = 131072, .max_t = 512, .max_r = 1};
-  const Graph graph = Finish(BuildModel(*config, Half(*config), options));
+  const Graph graph = Finish(BuildModel(config, Half(config), options));
 
   auto counts = CountOps(graph);
   EXPECT_EQ(counts[OpKind::kAttention], 35);
@@ -88,22 +94,20 @@ TEST(Gemma4ModelTest, BuildsE2BAtFullSize) {
 }
 
 TEST(Gemma4ModelTest, CacheOfE2BIsRingsAndGlobalsOnly) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
+  const Gemma4Config config = ConfigOf(E2B());
   const BuildOptions options{.slots = 1, .capacity = 131072};
-  const Graph graph = Finish(BuildModel(*config, Half(*config), options));
+  const Graph graph = Finish(BuildModel(config, Half(config), options));
   // 12 sliding layers hold a ring of 512 rows of 256 values, 3 global ones (4, 9, 14) all 131,072
   // rows of 512 values; keys and values, 2 bytes each.
   constexpr uint64_t kExpected = 2 * 2 * (12 * 512 * 256 + 3 * 131072 * 512ull);
   EXPECT_EQ(kExpected, 811597824u);
   EXPECT_EQ(StateBytes(graph), kExpected);
-  EXPECT_EQ(CacheBytes(*config, options), kExpected);
+  EXPECT_EQ(CacheBytes(config, options), kExpected);
 }
 
 TEST(Gemma4ModelTest, SharedLayersReadTheOldStateAndFreshRowsOfTheirDonor) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
-  const Graph graph = Finish(BuildModel(*config, Half(*config), {.slots = 2, .capacity = 64}));
+  const Gemma4Config config = ConfigOf(E2B());
+  const Graph graph = Finish(BuildModel(config, Half(config), {.slots = 2, .capacity = 64}));
   std::map<std::string, const Op*> attention;
   for (const Op& op : graph.ops) {
     if (op.kind == OpKind::kAttention) attention[graph.value(op.results[0]).name] = &op;
@@ -121,9 +125,8 @@ TEST(Gemma4ModelTest, SharedLayersReadTheOldStateAndFreshRowsOfTheirDonor) {
 }
 
 TEST(Gemma4ModelTest, EveryAppendFollowsAllReadersOfItsState) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
-  const Graph graph = Finish(BuildModel(*config, Half(*config), {.slots = 1, .capacity = 64}));
+  const Gemma4Config config = ConfigOf(E2B());
+  const Graph graph = Finish(BuildModel(config, Half(config), {.slots = 1, .capacity = 64}));
   std::set<ValueId> appended;
   for (const Op& op : graph.ops) {
     for (const ValueId input : op.inputs) EXPECT_FALSE(appended.contains(input));
@@ -133,18 +136,16 @@ TEST(Gemma4ModelTest, EveryAppendFollowsAllReadersOfItsState) {
 }
 
 TEST(Gemma4ModelTest, NamesAreUnique) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
-  const Graph graph = Finish(BuildModel(*config, Half(*config), {.slots = 1, .capacity = 64}));
+  const Gemma4Config config = ConfigOf(E2B());
+  const Graph graph = Finish(BuildModel(config, Half(config), {.slots = 1, .capacity = 64}));
   std::set<std::string> names;
   for (const Value& value : graph.values)
     EXPECT_TRUE(names.insert(value.name).second) << value.name;
 }
 
 TEST(Gemma4ModelTest, PerLayerInputsComeInTwoGroups) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
-  const Graph graph = Finish(BuildModel(*config, Half(*config), {.slots = 1, .capacity = 64}));
+  const Gemma4Config config = ConfigOf(E2B());
+  const Graph graph = Finish(BuildModel(config, Half(config), {.slots = 1, .capacity = 64}));
   const ValueId projection = graph.Find("per_layer_model_proj.weight@3840");
   ASSERT_NE(projection, kNoValue);
   EXPECT_EQ(graph.value(projection).first_row, 15 * 256);
@@ -156,10 +157,9 @@ TEST(Gemma4ModelTest, PerLayerInputsComeInTwoGroups) {
 // The row-demand pass finds in this graph that a prefill chunk needs nothing after the last layer
 // that fills a cache, and the last chunk needs only the wanted rows there.
 TEST(Gemma4ModelTest, PrefillLeavesOutWhatFeedsNoCache) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
+  const Gemma4Config config = ConfigOf(E2B());
   const Graph graph = Finish(
-      BuildModel(*config, Half(*config), {.slots = 1, .capacity = 64, .max_t = 64, .max_r = 4}));
+      BuildModel(config, Half(config), {.slots = 1, .capacity = 64, .max_t = 64, .max_r = 4}));
   const auto chunk = ApplyRowDemand(graph, DemandMode::kStateOnly);
   ASSERT_TRUE(chunk.has_value()) << chunk.error().ToString();
   auto counts = CountOps(*chunk);
@@ -184,9 +184,8 @@ TEST(Gemma4ModelTest, WithoutPleTheScaleFoldsIntoTheSecondResidual) {
   a.ple_dim = 0;
   a.shared_kv_layers = 0;
   a.k_eq_v = true;
-  const auto config = Gemma4Config::FromArchitecture(a);
-  ASSERT_TRUE(config.has_value());
-  const Graph graph = Finish(BuildModel(*config, Half(*config), {.slots = 1, .capacity = 64}));
+  const Gemma4Config config = ConfigOf(a);
+  const Graph graph = Finish(BuildModel(config, Half(config), {.slots = 1, .capacity = 64}));
   auto counts = CountOps(graph);
   EXPECT_EQ(counts[OpKind::kPleInject], 0);
   // Global layers have no V projection: V comes from the keys before norm and rotation.
@@ -205,9 +204,8 @@ Graph MediaGraph(const Gemma4Config& config) {
 }
 
 TEST(Gemma4ModelTest, SoftTokensTakeThePlaceOfScaledEmbeddings) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
-  const Graph graph = MediaGraph(*config);
+  const Gemma4Config config = ConfigOf(E2B());
+  const Graph graph = MediaGraph(config);
   const auto producer = [&](std::string_view name) {
     return graph.ops[graph.value(graph.Find(name)).producer];
   };
@@ -224,9 +222,8 @@ TEST(Gemma4ModelTest, RowsOfAPictureSeeEachOtherOnSlidingLayersWithoutPle) {
   ArchitectureConfig a = E2B();
   a.ple_dim = 0;
   a.shared_kv_layers = 0;
-  const auto config = Gemma4Config::FromArchitecture(a);
-  ASSERT_TRUE(config.has_value());
-  const Graph graph = MediaGraph(*config);
+  const Gemma4Config config = ConfigOf(a);
+  const Graph graph = MediaGraph(config);
   const ValueId last_seen = graph.Find(media_names::kLastSeen);
   ASSERT_NE(last_seen, kNoValue);
   std::map<ValueId, int> readers;
@@ -241,79 +238,54 @@ TEST(Gemma4ModelTest, RowsOfAPictureSeeEachOtherOnSlidingLayersWithoutPle) {
 }
 
 TEST(Gemma4ModelTest, CacheInF32NeedsNoCast) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
+  const Gemma4Config config = ConfigOf(E2B());
   const Graph graph = Finish(
-      BuildModel(*config, Half(*config), {.slots = 1, .capacity = 64, .kv_dtype = DType::kF32}));
+      BuildModel(config, Half(config), {.slots = 1, .capacity = 64, .kv_dtype = DType::kF32}));
   EXPECT_EQ(CountOps(graph)[OpKind::kCast], 0);
 }
 
 TEST(Gemma4ModelTest, MissingRopeFactorsAreSynthetic) {
   Gemma4TestFile source = Gemma4TestFile::Small();
   source.Remove("rope_freqs.weight");
-  const auto bytes = source.Bytes();
-  const auto file = GgufFile::Parse(bytes);
-  ASSERT_TRUE(file.has_value()) << file.error().ToString();
-  const auto config = Gemma4Config::FromFile(*file);
-  ASSERT_TRUE(config.has_value()) << config.error().ToString();
-  const auto weights = Gemma4Weights::FromFile(*config, *file);
-  ASSERT_TRUE(weights.has_value()) << weights.error().ToString();
-  const auto model = BuildModel(*config, *weights, {.slots = 1, .capacity = 64});
-  ASSERT_TRUE(model.has_value());
-  ASSERT_EQ(model->constants.size(), 1u);
-  EXPECT_EQ(model->constants[0].name, "rope_freqs.weight");
-  EXPECT_EQ(ToString(model->constants[0].type), "f32[8]");
+  const ModelGraph model = Built(Must(LoadGemma4(source)));
+  ASSERT_EQ(model.constants.size(), 1u);
+  EXPECT_EQ(model.constants[0].name, "rope_freqs.weight");
+  EXPECT_EQ(ToString(model.constants[0].type), "f32[8]");
   float factors[8];
-  ASSERT_EQ(model->constants[0].bytes.size(), sizeof(factors));
-  std::memcpy(factors, model->constants[0].bytes.data(), sizeof(factors));
+  ASSERT_EQ(model.constants[0].bytes.size(), sizeof(factors));
+  std::memcpy(factors, model.constants[0].bytes.data(), sizeof(factors));
   EXPECT_THAT(factors, testing::ElementsAre(1, 1, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F));
 }
 
 TEST(Gemma4ModelTest, SuppressedTokensAreBannedInTheLogits) {
   Gemma4TestFile source = Gemma4TestFile::Small();
   source.SetArray<int32_t>("tokenizer.ggml.suppress_tokens", {7, 3, 7});
-  const auto bytes = source.Bytes();
-  const auto file = GgufFile::Parse(bytes);
-  ASSERT_TRUE(file.has_value());
-  const auto config = Gemma4Config::FromFile(*file);
-  ASSERT_TRUE(config.has_value()) << config.error().ToString();
-  EXPECT_THAT(config->suppress_tokens, testing::ElementsAre(3, 7));
-  const auto weights = Gemma4Weights::FromFile(*config, *file);
-  ASSERT_TRUE(weights.has_value());
-  auto model = BuildModel(*config, *weights, {.slots = 1, .capacity = 64});
-  ASSERT_TRUE(model.has_value());
-  ASSERT_EQ(model->constants.size(), 2u);
-  EXPECT_EQ(ToString(model->constants[0].type), "i32[2]");
+  const LoadedGemma4 loaded = Must(LoadGemma4(source));
+  EXPECT_THAT(loaded.config.suppress_tokens, testing::ElementsAre(3, 7));
+  ModelGraph model = Built(loaded);
+  ASSERT_EQ(model.constants.size(), 2u);
+  EXPECT_EQ(ToString(model.constants[0].type), "i32[2]");
   float bias[2];
-  std::memcpy(bias, model->constants[1].bytes.data(), sizeof(bias));
+  std::memcpy(bias, model.constants[1].bytes.data(), sizeof(bias));
   EXPECT_EQ(bias[0], -INFINITY);
   const Graph graph = Finish(std::move(model));
   EXPECT_EQ(graph.ops.back().kind, OpKind::kBiasAdd);
 }
 
 TEST(Gemma4ModelTest, HiddenStatesAreTheResidualStream) {
-  const auto bytes = Gemma4TestFile::Small().Bytes();
-  const auto file = GgufFile::Parse(bytes);
-  ASSERT_TRUE(file.has_value());
-  const auto config = Gemma4Config::FromFile(*file);
-  ASSERT_TRUE(config.has_value()) << config.error().ToString();
-  const auto weights = Gemma4Weights::FromFile(*config, *file);
-  ASSERT_TRUE(weights.has_value()) << weights.error().ToString();
-  const auto model = BuildModel(*config, *weights, {.slots = 1, .capacity = 64});
-  ASSERT_TRUE(model.has_value());
-  ASSERT_EQ(model->hidden.size(), 6u);
-  const Graph& graph = model->builder.graph();
-  EXPECT_EQ(graph.value(model->hidden.front()).name, "embd");
-  EXPECT_EQ(graph.value(model->hidden.back()).name, "blk.4.out");
-  EXPECT_TRUE(model->constants.empty());
+  const ModelGraph model = Built(Must(LoadGemma4(Gemma4TestFile::Small())));
+  ASSERT_EQ(model.hidden.size(), 6u);
+  const Graph& graph = model.builder.graph();
+  EXPECT_EQ(graph.value(model.hidden.front()).name, "embd");
+  EXPECT_EQ(graph.value(model.hidden.back()).name, "blk.4.out");
+  EXPECT_TRUE(model.constants.empty());
 }
 
 TEST(Gemma4ModelTest, OptionsOutOfRangeAreRefused) {
-  const auto config = Gemma4Config::FromArchitecture(E2B());
-  ASSERT_TRUE(config.has_value());
-  const Gemma4Weights weights = Half(*config);
+  const Gemma4Config config = ConfigOf(E2B());
+  const Gemma4Weights weights = Half(config);
   const auto id = [&](const BuildOptions& options) {
-    const auto model = BuildModel(*config, weights, options);
+    const auto model = BuildModel(config, weights, options);
     return model ? std::string("none") : model.error().id;
   };
   EXPECT_EQ(id({.slots = 0, .capacity = 64}), "model.slots");

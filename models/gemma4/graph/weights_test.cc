@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "models/gemma4/graph/gemma4_test_file.h"
+#include "models/gemma4/graph/gemma4_loading_test_util.h"
 
 namespace rullama {
 namespace {
@@ -15,21 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-struct Loaded {
-  Gemma4Config config;
-  Gemma4Weights weights;
-};
-
-Result<Loaded> Load(Gemma4TestFile source, bool strict = false) {
-  const auto bytes = source.Bytes();
-  RL_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Parse(bytes));
-  RL_ASSIGN_OR_RETURN(auto config, Gemma4Config::FromFile(file));
-  RL_ASSIGN_OR_RETURN(auto weights, Gemma4Weights::FromFile(config, file, {.strict = strict}));
-  return Loaded{std::move(config), std::move(weights)};
-}
-
 TEST(Gemma4WeightsTest, BindsEveryTensorOfACompleteFile) {
-  const auto loaded = Load(Gemma4TestFile::Small(), /*strict=*/true);
+  const auto loaded = LoadGemma4(Gemma4TestFile::Small(), /*strict=*/true);
   ASSERT_TRUE(loaded) << loaded.error().ToString();
   EXPECT_TRUE(loaded->weights.warnings().empty());
   const WeightBinding* gate = loaded->weights.Find("blk.4.ffn_gate.weight");
@@ -44,7 +31,7 @@ TEST(Gemma4WeightsTest, OtherSpellingsAreFound) {
   file.Rename("blk.0.ffn_norm.weight", "blk.0.ffn_pre_norm.weight");
   file.Rename("blk.1.post_ffw_norm.weight", "blk.1.ffn_post_norm.weight");
   file.Rename("blk.2.layer_output_scale.weight", "blk.2.layer_scalar");
-  const auto loaded = Load(file, /*strict=*/true);
+  const auto loaded = LoadGemma4(file, /*strict=*/true);
   ASSERT_TRUE(loaded) << loaded.error().ToString();
   EXPECT_EQ(loaded->weights.Find("blk.0.post_attention_norm.weight")->tensor,
             "blk.0.attn_post_norm.weight");
@@ -56,7 +43,7 @@ TEST(Gemma4WeightsTest, KAndVOfSharingLayersAreAcceptedAndNeverUsed) {
   file.Add("blk.3.attn_k.weight", {32, 8});
   file.Add("blk.3.attn_v.weight", {32, 8});
   file.Add("blk.3.attn_k_norm.weight", {8});
-  const auto loaded = Load(file, /*strict=*/true);
+  const auto loaded = LoadGemma4(file, /*strict=*/true);
   ASSERT_TRUE(loaded) << loaded.error().ToString();
   EXPECT_EQ(loaded->weights.Find("blk.3.attn_k.weight"), nullptr);
   EXPECT_EQ(loaded->weights.Find("blk.3.attn_v.weight"), nullptr);
@@ -67,7 +54,7 @@ TEST(Gemma4WeightsTest, TowersAreLeftAlone) {
   file.Add("v.blk.0.attn_q.weight", {8, 8});
   file.Add("a.conv1d.0.weight", {3, 3, 1, 8});
   file.Add("mm.input_projection.weight", {8, 32});
-  const auto loaded = Load(file, /*strict=*/true);
+  const auto loaded = LoadGemma4(file, /*strict=*/true);
   ASSERT_TRUE(loaded) << loaded.error().ToString();
   EXPECT_TRUE(loaded->weights.warnings().empty());
 }
@@ -75,7 +62,7 @@ TEST(Gemma4WeightsTest, TowersAreLeftAlone) {
 TEST(Gemma4WeightsTest, OwnHeadIsUsedWhenThereIsOne) {
   Gemma4TestFile file = Gemma4TestFile::Small();
   file.Add("output.weight", {32, 20});
-  const auto loaded = Load(file);
+  const auto loaded = LoadGemma4(file);
   ASSERT_TRUE(loaded);
   EXPECT_NE(loaded->weights.Find("output.weight"), nullptr);
 }
@@ -87,7 +74,7 @@ TEST(Gemma4WeightsTest, MissingTensorsAreCountedAndTheFirstFiveNamed) {
         "blk.3.post_norm.weight", "blk.4.ffn_down.weight", "output_norm.weight"}) {
     file.Remove(name);
   }
-  const auto loaded = Load(file);
+  const auto loaded = LoadGemma4(file);
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().id, "model.missing_tensor");
   const std::string& text = loaded.error().message;
@@ -100,7 +87,7 @@ TEST(Gemma4WeightsTest, MissingTensorsAreCountedAndTheFirstFiveNamed) {
 TEST(Gemma4WeightsTest, SlidingLayersNeedTheirV) {
   Gemma4TestFile file = Gemma4TestFile::Small();
   file.Remove("blk.1.attn_v.weight");
-  const auto loaded = Load(file);
+  const auto loaded = LoadGemma4(file);
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().id, "model.missing_tensor");
 }
@@ -108,11 +95,11 @@ TEST(Gemma4WeightsTest, SlidingLayersNeedTheirV) {
 TEST(Gemma4WeightsTest, UnknownTensorsAreAWarningOrAnError) {
   Gemma4TestFile file = Gemma4TestFile::Small();
   file.Add("blk.0.mystery.weight", {8});
-  const auto loaded = Load(file);
+  const auto loaded = LoadGemma4(file);
   ASSERT_TRUE(loaded);
   ASSERT_EQ(loaded->weights.warnings().size(), 1u);
   EXPECT_THAT(loaded->weights.warnings()[0], HasSubstr("blk.0.mystery.weight"));
-  const auto strict = Load(file, /*strict=*/true);
+  const auto strict = LoadGemma4(file, /*strict=*/true);
   ASSERT_FALSE(strict);
   EXPECT_EQ(strict.error().id, "model.unknown_tensor");
 }
@@ -177,7 +164,7 @@ class SpoiledTensorsTest : public testing::TestWithParam<SpoiledCase> {};
 TEST_P(SpoiledTensorsTest, IsRefused) {
   Gemma4TestFile file = Gemma4TestFile::Small();
   GetParam().spoil(file);
-  const auto loaded = Load(file);
+  const auto loaded = LoadGemma4(file);
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().id, GetParam().id) << loaded.error().ToString();
   EXPECT_EQ(loaded.error().kind, ErrorKind::kModelFile);
@@ -191,14 +178,14 @@ TEST(Gemma4WeightsTest, NoScalesAtAllIsUnusualButRuns) {
   for (int i = 0; i < 5; ++i) {
     file.Remove("blk." + std::to_string(i) + ".layer_output_scale.weight");
   }
-  const auto loaded = Load(file);
+  const auto loaded = LoadGemma4(file);
   ASSERT_TRUE(loaded) << loaded.error().ToString();
   ASSERT_EQ(loaded->weights.warnings().size(), 1u);
   EXPECT_THAT(loaded->weights.warnings()[0], HasSubstr("layer_output_scale"));
 }
 
 TEST(Gemma4WeightsTest, SyntheticModelHasRequiredAndUsualTensors) {
-  const auto loaded = Load(Gemma4TestFile::Small());
+  const auto loaded = LoadGemma4(Gemma4TestFile::Small());
   ASSERT_TRUE(loaded);
   const auto weights =
       Gemma4Weights::Synthetic(loaded->config, [](const TensorSpec&) { return DType::kQ8_0; });
