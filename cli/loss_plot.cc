@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -36,12 +38,29 @@ ChartSeries Training(const std::vector<double>& losses) {
   return series;
 }
 
+// Whether the losses are so far apart that the small ones would all be at the lower edge.
+bool FallsFar(const LossHistory& history) {
+  constexpr double kFar = 20;
+  double low = std::numeric_limits<double>::infinity();
+  double high = 0;
+  const auto add = [&](double loss) {
+    if (!std::isfinite(loss) || loss <= 0) return;
+    low = std::min(low, loss);
+    high = std::max(high, loss);
+  };
+  for (const double loss : history.steps) add(loss);
+  for (const LossPoint& point : history.validations) add(point.loss);
+  return high > kFar * low;
+}
+
 }  // namespace
 
 Picture LossPlot(const LossHistory& history) {
   Chart chart{.title = "Loss", .x_label = "step", .y_label = "mean loss of a token"};
+  chart.log_y = FallsFar(history);
   chart.series.push_back(Training(history.steps));
-  ChartSeries validation{.label = "validation"};
+  // Lines between a few points, or over an interruption, would look like measurements.
+  ChartSeries validation{.label = "validation", .joined = false};
   for (const LossPoint& point : history.validations) {
     validation.points.push_back(PointOf(point.step, point.loss));
   }

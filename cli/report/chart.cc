@@ -119,10 +119,19 @@ class ChartPainter {
     Text(8, Top() - 10, "dim", chart_.y_label);
   }
 
+  // Steps and positions: there is nothing between them.
+  [[nodiscard]] bool HasWholeX() const {
+    return std::ranges::all_of(chart_.series, [](const ChartSeries& series) {
+      return std::ranges::all_of(
+          series.points, [](const ChartPoint& point) { return point.x == std::floor(point.x); });
+    });
+  }
+
   // Leaves out labels that would touch the one before.
   void PaintTicksOfX() {
     double free_from = 0;
-    for (const Tick& tick : chart_.x_ticks.empty() ? x_.Ticks(12) : chart_.x_ticks) {
+    const auto ticks = chart_.x_ticks.empty() ? x_.Ticks(12, HasWholeX()) : chart_.x_ticks;
+    for (const Tick& tick : ticks) {
       const double half = kHalfColumn * static_cast<double>(tick.label.size());
       if (X(tick.value) - half < free_from) continue;
       free_from = X(tick.value) + half + kHalfColumn;

@@ -119,6 +119,39 @@ TEST(LossPlotTest, LongRunsAreMeansOfSteps) {
   EXPECT_EQ(MarkupFault(large), "");
 }
 
+// The marks of the axis, whatever else is drawn.
+bool HasMark(const Picture& picture, const std::string& mark) {
+  return picture.body.find(">" + mark + "<") != std::string::npos;
+}
+
+TEST(LossPlotTest, LossesThatFallFarAreOnALogarithmicAxis) {
+  const Picture near = LossPlot({.steps = {4, 2, 1}, .validations = {}});
+  EXPECT_TRUE(HasMark(near, "2.5"));
+  const Picture far = LossPlot({.steps = {4, 0.5, 0.001}, .validations = {{3, 0.02}}});
+  EXPECT_TRUE(HasMark(far, "0.01"));
+  EXPECT_FALSE(HasMark(far, "2.5"));
+  EXPECT_TRUE(HasMark(LossPlot({.steps = {4, 0}, .validations = {}}), "2.5"))
+      << "0 is no small loss";
+}
+
+// Two validations of a long run say nothing about what is between them.
+TEST(LossPlotTest, ValidationsAreNotJoined) {
+  const auto lines = [](const LossHistory& history) {
+    const std::string body = LossPlot(history).body;
+    size_t count = 0;
+    for (size_t at = 0; (at = body.find("class=\"curve\"", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(lines({.steps = {4, 2}, .validations = {{0, 5}, {2, 3}}}),
+            lines({.steps = {4, 2}, .validations = {}}));
+}
+
+// Nothing is between two steps or two positions.
+TEST(ChartTest, WholeNumbersHaveMarksAtWholeNumbers) {
+  EXPECT_FALSE(HasMark(DrawChart({.series = {{"", {{1, 1}, {2, 1}, {3, 1}}}}}), "1.2"));
+  EXPECT_TRUE(HasMark(DrawChart({.series = {{"", {{1, 1}, {2.25, 1}, {3, 1}}}}}), "1.2"));
+}
+
 TEST(ChartTest, LargerIsHigher) {
   const Picture picture = DrawChart({.log_y = true, .series = {{"", {{0, 1e-8}, {1, 1e-2}}}}});
   EXPECT_THAT(picture.body, HasSubstr("M70.0 308.0L936.0 40.0"));

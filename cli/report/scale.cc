@@ -58,11 +58,11 @@ double Scale::At(double value) const {
   return (value - low_) / (high_ - low_);
 }
 
-std::vector<Tick> Scale::Ticks(size_t most) const {
+std::vector<Tick> Scale::Ticks(size_t most, bool whole) const {
   std::vector<Tick> ticks;
   const auto count = static_cast<double>(std::max<size_t>(most, 2));
   if (!logarithmic_) {
-    const double step = RoundStep((high_ - low_) / count);
+    const double step = std::max(RoundStep((high_ - low_) / count), whole ? 1.0 : 0.0);
     const auto first = static_cast<int64_t>(std::ceil(low_ / step - 1e-9));
     const auto last = static_cast<int64_t>(std::floor(high_ / step + 1e-9));
     for (int64_t i = first; i <= last; ++i) {

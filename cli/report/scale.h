@@ -22,8 +22,8 @@ class Scale {
 
   // 0 at the low end and 1 at the high end. A value must be within the scale.
   [[nodiscard]] double At(double value) const;
-  // About `most` at most, at round numbers.
-  [[nodiscard]] std::vector<Tick> Ticks(size_t most = 8) const;
+  // About `most` at most, at round numbers. `whole`: at whole ones only, unless logarithmic.
+  [[nodiscard]] std::vector<Tick> Ticks(size_t most = 8, bool whole = false) const;
 
  private:
   Scale(bool logarithmic, double low, double high)
