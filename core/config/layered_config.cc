@@ -71,7 +71,12 @@ std::string HintForKey(const BlockSpec& block, std::string_view key) {
   for (const std::string& path : FieldPaths()) {
     if (FindField(path)->key == key) return fmt::format("did you mean '{}'?", path);
   }
-  return fmt::format("known keys: {}", fmt::join(known, ", "));
+  // Each backend has options of its own, which are no keys of the configuration.
+  const std::string option = block.path == "backend"
+                                 ? "; an option of the backend is " +
+                                       QuoteForMessage(fmt::format("backend.options.{}", key))
+                                 : "";
+  return fmt::format("known keys: {}{}", fmt::join(known, ", "), option);
 }
 
 }  // namespace

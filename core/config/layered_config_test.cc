@@ -43,6 +43,10 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
       {"architecture: {rope: {base: 1}}\n", "config.unknown_key",
        "e.yaml:1:23: unknown key 'base' in 'architecture.rope'; known keys: base_global, "
        "base_sliding, rotary_fraction_global"},
+      {"backend: {threads: 2}\n", "config.unknown_key",
+       "e.yaml:1:11: unknown key 'threads' in 'backend'; known keys: name, device, devices, "
+       "options; "
+       "an option of the backend is 'backend.options.threads'"},
       {"<<: {a: 1}\n", "config.unknown_key", "e.yaml:1:1: unknown key '<<'"},
       // Keys of mlx_lm.lora.
       {"model: mlx-community/gemma\n", "config.type", "write model: {path: FILE}"},
