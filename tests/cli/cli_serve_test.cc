@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,25 +29,13 @@ class ServeTest : public ::testing::Test {
   }
   ~ServeTest() override { std::filesystem::remove_all(folder_); }
 
-  // Returns the server's output up to and including `mark`.
-  std::string ReadUntil(RunningProgram& program, const std::string& mark) {
-    while (said_.find(mark) == std::string::npos) {
-      const std::string more = program.ReadSome();
-      if (more.empty()) throw std::runtime_error("the server ended: " + said_);
-      said_ += more;
-    }
-    const size_t end = said_.find(mark) + mark.size();
-    std::string text = said_.substr(0, end);
-    said_.erase(0, end);
-    return text;
-  }
-
   // Returns the rest of its output.
-  std::string ReadRest(RunningProgram& program) {
+  static std::string ReadRest(RunningProgram& program) {
+    std::string rest;
     for (std::string more = program.ReadSome(); !more.empty(); more = program.ReadSome()) {
-      said_ += more;
+      rest += more;
     }
-    return said_;
+    return rest;
   }
 
   // The status of a question for the tokens of "The prince" with a key.
@@ -61,9 +48,6 @@ class ServeTest : public ::testing::Test {
 
   const std::filesystem::path folder_ =
       ::testing::TempDir() + "serve_" + std::to_string(::getpid());
-
- private:
-  std::string said_;
 };
 
 TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
@@ -79,9 +63,9 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
       {.join_streams = true,
        .environment = {"RULLAMA_API_KEY=sk-environment", "RULLAMA_CONFIG=" + config.string(),
                        "RULLAMA_BACKEND=cpu"}});
-  const std::string ready = ReadUntil(program, "listening on http://127.0.0.1:");
+  const std::string ready = program.ReadUntil("listening on http://127.0.0.1:");
   EXPECT_THAT(ready, HasSubstr("prompts"));
-  const std::string rest = ReadUntil(program, "tokens)");
+  const std::string rest = program.ReadUntil("tokens)");
   EXPECT_THAT(rest, HasSubstr("on cpu, 3 slots"));
   const auto port = static_cast<uint16_t>(std::stoi(rest));
   EXPECT_EQ(StatusWith(port, "sk-12345678"), 200);
@@ -90,12 +74,12 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
 
   std::ofstream(keys) << "bob:sk-abcdefgh\n";
   program.Signal(SIGHUP);
-  ReadUntil(program, "read the keys again");
+  program.ReadUntil("read the keys again");
   EXPECT_EQ(StatusWith(port, "sk-abcdefgh"), 200);
   EXPECT_EQ(StatusWith(port, "sk-12345678"), 401);
   std::ofstream(keys) << "short\n";
   program.Signal(SIGHUP);
-  ReadUntil(program, "[server.api_key]");
+  program.ReadUntil("[server.api_key]");
   EXPECT_EQ(StatusWith(port, "sk-abcdefgh"), 200) << "wrong keys change nothing";
 
   server::Client client(port);
@@ -143,8 +127,8 @@ TEST_F(ServeTest, AnswersWithSeveralModels) {
                         << "\n      name: experts:latest\n      keep_alive: -1\n"
                         << "      settings: {context.capacity: 64, context.slots: 2}\n";
   RunningProgram program({"serve", "--config", config.string()}, {.join_streams = true});
-  ReadUntil(program, "listening on http://127.0.0.1:");
-  const std::string rest = ReadUntil(program, "tokens)");
+  program.ReadUntil("listening on http://127.0.0.1:");
+  const std::string rest = program.ReadUntil("tokens)");
   EXPECT_THAT(rest, HasSubstr("tiny-e2b-Q4_K_M and 1 other on cpu"));
   const auto port = static_cast<uint16_t>(std::stoi(rest));
   const auto loaded = [port] {
@@ -198,8 +182,8 @@ TEST_F(ServeTest, IsStartedAgainAfterItWasKilled) {
     RunningProgram program({"serve", "-m", TinyModel(), "--threads", "1", "--port", port_text,
                             "--log-prompts", prompts.string()},
                            {.join_streams = true});
-    ReadUntil(program, "listening on http://127.0.0.1:");
-    const auto port = static_cast<uint16_t>(std::stoi(ReadUntil(program, "tokens)")));
+    program.ReadUntil("listening on http://127.0.0.1:");
+    const auto port = static_cast<uint16_t>(std::stoi(program.ReadUntil("tokens)")));
     port_text = std::to_string(port);
     server::Client client(port);
     client.Send(server::Post(
@@ -220,8 +204,8 @@ TEST_F(ServeTest, EndsWhenTheDeviceStaysLost) {
   RunningProgram program({"serve", "-m", TinyModel(), "--port", "0", "--plugin",
                           RULLAMA_FAULTY_PLUGIN, "--backend", "faulty"},
                          {.join_streams = true, .environment = {"RULLAMA_FAULTY_LOST=1"}});
-  ReadUntil(program, "listening on http://127.0.0.1:");
-  const auto port = static_cast<uint16_t>(std::stoi(ReadUntil(program, "tokens)")));
+  program.ReadUntil("listening on http://127.0.0.1:");
+  const auto port = static_cast<uint16_t>(std::stoi(program.ReadUntil("tokens)")));
   const std::string request = server::Post("/v1/completions", R"({"prompt": "The prince"})");
   for (int i = 0; i < 2; ++i) {
     server::Client client(port);

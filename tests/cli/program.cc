@@ -16,6 +16,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 extern char** environ;
 
@@ -321,9 +322,37 @@ RunningProgram::~RunningProgram() {
 }
 
 std::string RunningProgram::ReadSome() {
+  if (!unread_.empty()) return std::exchange(unread_, {});
+  constexpr auto kPatienceMs = std::chrono::milliseconds(kPatience).count();
+  pollfd ready{read_end_, POLLIN, 0};
+  if (::poll(&ready, 1, kPatienceMs) == 0) {
+    throw std::runtime_error("the program has written nothing for two minutes");
+  }
   char buffer[4096];
   const ssize_t count = ::read(read_end_, buffer, sizeof(buffer));
   return count > 0 ? std::string(buffer, static_cast<size_t>(count)) : std::string();
+}
+
+std::string RunningProgram::ReadUntil(std::string_view mark) {
+  std::string text;
+  size_t at = std::string::npos;
+  std::string why = "the program has ended";
+  while ((at = text.find(mark)) == std::string::npos) {
+    std::string more;
+    try {
+      more = ReadSome();
+    } catch (const std::runtime_error& silence) {
+      why = silence.what();
+    }
+    if (more.empty()) {
+      throw std::runtime_error("expected '" + std::string(mark) + "', but " + why + " after:\n" +
+                               text);
+    }
+    text += more;
+  }
+  unread_ = text.substr(at + mark.size());
+  text.resize(at + mark.size());
+  return text;
 }
 
 void RunningProgram::CloseStdout() {

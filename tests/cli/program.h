@@ -91,8 +91,12 @@ class RunningProgram {
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 
-  // Reads at least one byte of stdout; returns nothing at its end.
+  // Reads at least one byte of stdout; returns nothing at its end. Throws if two minutes bring
+  // none.
   std::string ReadSome();
+  // Returns the output up to and including `mark`. Throws with what there was instead if the
+  // program ends before, or writes nothing for two minutes.
+  std::string ReadUntil(std::string_view mark);
   void CloseStdout();
   void Signal(int signal) const;
   int Wait();  // the exit code
@@ -100,6 +104,7 @@ class RunningProgram {
  private:
   pid_t pid_ = -1;
   int read_end_ = -1;
+  std::string unread_;  // what came after the mark of ReadUntil
 };
 
 // A file in a folder of this process; removed when the process ends.
