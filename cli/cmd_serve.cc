@@ -1,6 +1,7 @@
 // rullama serve: answers programs over HTTP until it is told to end.
 #include <malloc.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -87,10 +88,20 @@ Status ApplyLists(const ServeFlags& flags, LayeredConfig& config) {
   return OkStatus();
 }
 
+void WarnOfWriters(const std::string& file, Console& console) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0 || (status.st_mode & S_IWOTH) == 0) return;
+  console.Warn(fmt::format(
+      "everybody on this machine may write to the file of keys '{}'; make it yours: chmod 600",
+      ShownName(file)));
+}
+
 // Adds the keys of the configuration to `keys`.
-Result<server::ApiKeys> ReadKeys(const LoadedConfig& loaded, server::ApiKeys keys) {
+Result<server::ApiKeys> ReadKeys(const LoadedConfig& loaded, server::ApiKeys keys,
+                                 Console& console) {
   for (const std::string& file : loaded.config.values().server.api_keys) {
     RL_RETURN_IF_ERROR(keys.AddFile(file));
+    WarnOfWriters(file, console);
   }
   for (const std::string& key : loaded.environment.api_keys) {
     RL_RETURN_IF_ERROR(keys.AddLines(key, "RULLAMA_API_KEY"));
@@ -141,6 +152,15 @@ Status CheckAccess(const ServeFlags& flags, const ServerConfig& config, bool has
   }
   console.Warn("everybody who reaches this server may use it");
   return OkStatus();
+}
+
+// Keys are read again to revoke one as often as to add one, so an error says that none is revoked.
+Error KeysStay(const Error& error) {
+  return {
+      error.kind, error.id,
+      fmt::format("NO KEY WAS REVOKED, all earlier ones are still accepted: {}; then send SIGHUP "
+                  "again, or end the server",
+                  error.message)};
 }
 
 // Descriptors beside those of connections: these are open, and some for files to come.
@@ -195,7 +215,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   RL_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config));
   RL_RETURN_IF_ERROR(ApplyLists(flags, loaded.config));
   const ServerConfig& config = loaded.config.values().server;
-  RL_ASSIGN_OR_RETURN(server::ApiKeys keys, ReadKeys(loaded, {}));
+  RL_ASSIGN_OR_RETURN(server::ApiKeys keys, ReadKeys(loaded, {}, console));
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
   SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
@@ -231,10 +251,10 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
                                  models.size() == 1 ? "" : OthersText(models.size() - 1),
                                  info.backend, info.slots, info.capacity));
   const auto reload = [&] {
-    auto changed = ReadKeys(loaded, keys.WithoutKeys());
+    auto changed = ReadKeys(loaded, keys.WithoutKeys(), console);
     const Status status = changed ? CheckAccess(flags, config, !changed->empty(), console)
                                   : Status(tl::unexpected(changed.error()));
-    if (!status) return console.Warn("the keys stay as they were: " + status.error().ToString());
+    if (!status) return console.Fail(KeysStay(status.error()));
     api.ReplaceKeys(*std::move(changed));
     console.WriteError("read the keys again\n");
   };

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <random>
-#include <sstream>
 
 #include "core/base/printable.h"
 
@@ -14,6 +13,7 @@ namespace {
 
 constexpr size_t kMinKeyBytes = 8;
 constexpr size_t kMaxKeyBytes = 256;
+constexpr size_t kMaxFileBytes = size_t{1} << 20U;
 constexpr size_t kBlockBytes = 64;  // of SHA-256
 
 bool IsVisible(char c) { return c > ' ' && c <= '~'; }
@@ -34,6 +34,23 @@ uint64_t NumberOf(const Sha256Digest& digest) {
   uint64_t number = 0;
   for (size_t i = 0; i < sizeof(number); ++i) number = (number << 8U) | digest[i];
   return std::max<uint64_t>(number, 1);
+}
+
+// The size is not asked for first: a pipe of a shell, `<(command)`, has none.
+Result<std::string> ReadKeyFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
+    return MakeError(ErrorKind::kIo, "io.open", "cannot read the file of keys '{}'; check its name",
+                     ShownName(path));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() <= kMaxFileBytes) return text;
+  return MakeError(ErrorKind::kUsage, "server.api_key",
+                   "the file of keys '{}' has more than {} bytes, expected one key a line; check "
+                   "its name",
+                   ShownName(path), kMaxFileBytes);
 }
 
 }  // namespace
@@ -66,13 +83,14 @@ Status ApiKeys::AddLines(std::string_view text, std::string_view source) {
 }
 
 Status ApiKeys::AddFile(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return MakeError(ErrorKind::kIo, "io.open", "cannot read the file of keys '{}'; check its name",
-                     ShownName(path));
-  }
-  return AddLines(text.str(), fmt::format("'{}'", ShownName(path)));
+  RL_ASSIGN_OR_RETURN(const std::string text, ReadKeyFile(path));
+  const size_t before = keys_.size();
+  RL_RETURN_IF_ERROR(AddLines(text, fmt::format("'{}'", ShownName(path))));
+  if (keys_.size() > before) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "server.api_key",
+                   "the file of keys '{}' has no key, expected at least one a line, as KEY or "
+                   "NAME:KEY; write one, or do not name the file",
+                   ShownName(path));
 }
 
 Status ApiKeys::Add(std::string_view line, std::string_view source) {

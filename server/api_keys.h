@@ -28,7 +28,8 @@ class ApiKeys {
   // those that begin with '#' are passed over. `source` begins the message of an error:
   // server.api_key (kUsage).
   Status AddLines(std::string_view text, std::string_view source);
-  // The same of a file. Errors: io.open, io.read.
+  // The same of a file or pipe. Errors: io.open; server.api_key also without a key, and above 1
+  // MiB.
   Status AddFile(const std::string& path);
 
   // None of these keys. A key that is added there has the number that it has here.

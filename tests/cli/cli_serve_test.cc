@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/system/system_error.hpp>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@
 namespace rullama::cli_test {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -81,6 +84,13 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
   program.Signal(SIGHUP);
   program.ReadUntil("[server.api_key]");
   EXPECT_EQ(StatusWith(port, "sk-abcdefgh"), 200) << "wrong keys change nothing";
+  std::ofstream(keys, std::ios::trunc).close();
+  program.Signal(SIGHUP);
+  EXPECT_THAT(program.ReadUntil("has no key"), HasSubstr("NO KEY WAS REVOKED"));
+  std::filesystem::remove(keys);
+  program.Signal(SIGHUP);
+  EXPECT_THAT(program.ReadUntil("[io.open]"), HasSubstr("NO KEY WAS REVOKED"));
+  EXPECT_EQ(StatusWith(port, "sk-abcdefgh"), 200) << "none was revoked";
 
   server::Client client(port);
   client.Send(server::Post("/v1/embeddings", R"({"input": "The prince"})",
@@ -97,7 +107,7 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
   for (; std::getline(log, line); ++lines) {
     EXPECT_THAT(nlohmann::json::parse(line).at("body").get<std::string>(), HasSubstr("The prince"));
   }
-  EXPECT_EQ(lines, 5) << "of those that had a key";
+  EXPECT_EQ(lines, 6) << "of those that had a key";
   std::ifstream stream(trace);
   const auto written = nlohmann::json::parse(stream);
   EXPECT_EQ(TraceFault(written), "");
@@ -117,6 +127,18 @@ std::string Ask(uint16_t port, const std::string& request) {
 
 std::string Get(const std::string& path) {
   return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+}
+
+constexpr int kClosedAtOnce = 0;
+
+int StatusOfHealth(uint16_t port) {
+  try {
+    server::Client client(port);
+    client.Send(Get("/health"));
+    return server::StatusOf(client.ReadAll());
+  } catch (const boost::system::system_error&) {
+    return kClosedAtOnce;
+  }
 }
 
 // A model is loaded when a request names it, in the place of another one.
@@ -171,6 +193,37 @@ TEST_F(ServeTest, RefusesWrongListsOfModels) {
     EXPECT_EQ(result.exit_code, row.exit_code) << result.err;
     EXPECT_THAT(result.err, HasSubstr(row.error));
   }
+}
+
+// More clients than the system has open files for: each is answered or told at once, as none of
+// those that are there goes.
+TEST_F(ServeTest, WarnsOfWhatTheSystemLetsItDo) {
+  const std::filesystem::path keys = folder_ / "keys";
+  std::ofstream(keys) << "sk-12345678\n";
+  std::filesystem::permissions(keys, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
+  RunningProgram program({"serve", "-m", TinyModel(), "--port", "0", "--threads", "1",
+                          "--api-key-file", keys.string()},
+                         {.join_streams = true, .limits = "-n 100"});
+  const std::string said = program.ReadUntil("listening on http://127.0.0.1:");
+  EXPECT_THAT(said, HasSubstr("everybody on this machine may write to the file of keys"));
+  EXPECT_THAT(said, HasSubstr("fewer than the 512 of server.max_connections"));
+  const auto port = static_cast<uint16_t>(std::stoi(program.ReadUntil("tokens)")));
+  std::vector<std::unique_ptr<server::Client>> idle;
+  for (int i = 0; i < 120; ++i) idle.push_back(std::make_unique<server::Client>(port));
+  EXPECT_THAT(StatusOfHealth(port), AnyOf(200, 503, kClosedAtOnce));
+  idle.clear();
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait(), 0);
+}
+
+TEST_F(ServeTest, RefusesAFileWithoutKeys) {
+  const std::filesystem::path keys = folder_ / "keys";
+  std::ofstream(keys) << "# none yet\n";
+  const RunResult result =
+      RunRullama({"serve", "-m", TinyModel(), "--api-key-file", keys.string()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("has no key, expected at least one"));
 }
 
 // Clients see a closed connection, a server that is started again takes the same port, and the log

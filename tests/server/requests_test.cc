@@ -1,6 +1,9 @@
 // Bodies of requests: what is read, what is refused and with which code.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -20,6 +23,7 @@
 namespace rullama::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -580,6 +584,24 @@ TEST(ApiKeysTest, KeysHaveNamesAndNumbers) {
   EXPECT_FALSE(keys.Find("sk-1234567"));
   EXPECT_FALSE(keys.Find(""));
   EXPECT_EQ(keys.AddLines("short", "keys").error().id, "server.api_key");
+}
+
+TEST(ApiKeysTest, AFileHasAtLeastOneKey) {
+  const std::string path = ::testing::TempDir() + "keys_" + std::to_string(::getpid());
+  const auto error_of = [&path](const std::string& text) {
+    std::ofstream(path) << text;
+    const Status status = ApiKeys().AddFile(path);
+    return status ? "none" : status.error().ToString();
+  };
+  EXPECT_EQ(error_of("ann:sk-12345678"), "none");
+  for (const char* text : {"", "\n", "# none yet\n"}) {
+    EXPECT_THAT(error_of(text), AllOf(HasSubstr("has no key"), HasSubstr("[server.api_key]")));
+  }
+  EXPECT_THAT(error_of("ann:sk-12345678\n" + std::string(1 << 20, '#')),
+              HasSubstr("1048576 bytes"));
+  std::filesystem::remove(path);
+  EXPECT_EQ(ApiKeys().AddFile(path).error().id, "io.open");
+  EXPECT_EQ(ApiKeys().AddFile(::testing::TempDir()).error().id, "io.open");
 }
 
 TEST(RunningRequestsTest, TheQueueHasALimitForAllAndForEach) {
