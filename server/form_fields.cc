@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/base/json_reader.h"
 #include "server/json_body.h"
 
 namespace rullama::server {
@@ -28,8 +29,11 @@ void ReadSchema(FieldReader& fields, std::string_view name, const json& value,
   out.kind = TextForm::Kind::kJsonSchema;
   if (value.is_string()) {
     out.schema = value.get<std::string>();
-    if (!json::accept(out.schema)) {
-      fields.Fail("invalid_value", name, "is a text that is no JSON; give a JSON schema");
+    // How deep a schema may be is for its compiler to say.
+    if (const auto read = ReadJson(out.schema);
+        !read && read.error().kind != JsonFault::Kind::kDepth) {
+      fields.Fail("invalid_value", name,
+                  fmt::format("is a text that {}; give a JSON schema", read.error().ToString()));
     }
   } else {
     out.schema = OrderedText(context.text, path);

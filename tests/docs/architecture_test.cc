@@ -34,12 +34,6 @@ std::string ComponentOf(const std::string& file) {
   return component.generic_string();
 }
 
-bool IsForTests(const std::string& name) {
-  return name.find("_test") != std::string::npos || name.find("_fuzz") != std::string::npos ||
-         name.find("for_test") != std::string::npos || name == "test_weights.h" ||
-         name == "test_weights.cc" || name == "sampler_test_fixture.h";
-}
-
 Includes IncludesOfSources() {
   static const std::regex kInclude(
       R"re(#include ["<]((?:core|media|models|samplers|engine|server|cli|conformance|backends|rullama)/[^">]+)[">])re");

@@ -118,11 +118,6 @@ void CollectIds(const std::string& file, const std::string& text, Uses& uses) {
   }
 }
 
-bool IsTestSource(const std::string& name) {
-  return name.find("_test") != std::string::npos || name.find("_fuzz") != std::string::npos ||
-         name.find("for_test") != std::string::npos;
-}
-
 Uses UsesInSources() {
   Uses uses;
   for (const char* folder :
@@ -131,7 +126,7 @@ Uses UsesInSources() {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cc" && extension != ".h") continue;
       const std::string file = fs::relative(entry.path(), SourceDirectory()).generic_string();
-      if (IsTestSource(entry.path().filename().string())) continue;
+      if (IsForTests(entry.path().filename().string())) continue;
       CollectIds(file, WithoutComments(ReadText(entry.path())), uses);
     }
   }

@@ -20,4 +20,11 @@ inline std::string ReadText(const std::filesystem::path& path) {
   return text.str();
 }
 
+// Whether the name is that of a source of tests or fuzz targets.
+inline bool IsForTests(const std::string& name) {
+  return name.find("_test") != std::string::npos || name.find("_fuzz") != std::string::npos ||
+         name.find("for_test") != std::string::npos || name == "test_weights.h" ||
+         name == "test_weights.cc" || name == "sampler_test_fixture.h";
+}
+
 }  // namespace rullama
