@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // A store with gemma4:tiny, which is the small model, and gemma4:broken, whose blob is missing.
@@ -103,6 +104,31 @@ TEST_F(StoreTest, ShowSaysWhyAModelDoesNotRun) {
   EXPECT_THAT(result.out, HasSubstr("architecture   llama9\n"));
   EXPECT_THAT(result.out, HasSubstr("rullama run    no: "));
   EXPECT_THAT(result.out, HasSubstr("[model.arch]"));
+}
+
+// Commands that chat warn of a model that cannot, and no others.
+TEST_F(StoreTest, BaseModelsAreNamed) {
+  const std::string config =
+      TemporaryFile("base.yaml",
+                    "architecture: {family: gemma3, layers: 1, width: 64, heads: 2, kv_heads: 1,\n"
+                    "  head_dim: 32, ffn: 64, sliding_window: 32, pattern: 6, vocabulary: 1024,\n"
+                    "  context_length: 256}\n")
+          .string();
+  const std::string model = (TemporaryDirectory() / "base.gguf").string();
+  const RunResult made = RunRullama({"synth", "--config", config, "--out", model});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const std::string warning = "this is a base model";
+  EXPECT_THAT(Run({"show", model}).out, HasSubstr("conversations  " + warning));
+  EXPECT_THAT(Run({"run", model, "x", "-n", "1"}).err, HasSubstr(warning));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"run", model, "x", "-n", "1", "--raw"},
+        {"bench", "-m", model, "-p", "4", "-n", "1"},
+        {"graph", "-m", model},
+        {"inspect", model}}) {
+    const RunResult result = Run(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, Not(HasSubstr(warning))) << command[0];
+  }
 }
 
 TEST_F(StoreTest, RunTakesModelAndPromptAsWords) {
