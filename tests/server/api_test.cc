@@ -338,6 +338,18 @@ TEST_F(ApiTest, PastCallsMayHaveBlankArguments) {
   }
 }
 
+TEST_F(ApiTest, PastCallsMayLackTheirIds) {
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "now"}}])";
+  for (const std::string id : {"", R"("id": null, )"}) {
+    const std::string answer =
+        Ask(kChat, R"({"max_tokens": 1, )" + tools + R"(, "messages": [{"role": "user",
+            "content": "Hi"}, {"role": "assistant", "tool_calls": [{)" +
+                       id + R"("type": "function",
+            "function": {"name": "now", "arguments": "{}"}}]}, {"role": "tool", "content": "12"}]})");
+    EXPECT_EQ(StatusOf(answer), 200) << id << answer;
+  }
+}
+
 TEST_F(ApiTest, TokensGoThereAndBack) {
   const json tokens = Answer("/tokenize", R"({"content": "Once upon a time"})");
   const json text = Answer("/detokenize", tokens.dump());
