@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.h"
+#include "core/base/error_of.h"
 #include "core/config/device_codecs.h"
 
 namespace rullama::cli {
@@ -12,10 +13,7 @@ constexpr const char* kGroup = "As in llama.cpp";
 constexpr const char* kGpuLayers = "--gpu-layers";
 constexpr const char* kDefaultCacheType = "f16";  // of llama.cpp
 
-template <typename... Args>
-tl::unexpected<Error> Refused(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kUsage, "usage.option", format, std::forward<Args>(args)...);
-}
+using Refused = ErrorOf<ErrorKind::kUsage, "usage.option">;
 
 // The number of layers; nothing for all of them.
 Result<std::optional<int64_t>> ParseGpuLayers(const std::string& text) {

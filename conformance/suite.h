@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "conformance/manifest.h"
+#include "core/base/error_of.h"
 #include "core/plugin/device.h"
 
 namespace rullama::conformance {
@@ -18,11 +19,7 @@ inline constexpr std::string_view kUnsupportedId = "conformance.unsupported";
 inline tl::unexpected<Error> Unsupported(std::string reason) {
   return tl::unexpected(Error{ErrorKind::kBackend, std::string(kUnsupportedId), std::move(reason)});
 }
-template <typename... Args>
-tl::unexpected<Error> Failed(fmt::format_string<Args...> format, Args&&... args) {
-  return tl::unexpected(Error{ErrorKind::kThreshold, "conformance.failed",
-                              fmt::format(format, std::forward<Args>(args)...)});
-}
+using Failed = ErrorOf<ErrorKind::kThreshold, "conformance.failed">;
 
 struct Suite {
   std::shared_ptr<Plugin> plugin;

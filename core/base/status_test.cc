@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "core/base/error_of.h"
+
 namespace rullama {
 namespace {
 
@@ -49,6 +51,18 @@ TEST(Status, ErrorsKeepKindIdAndMessage) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().kind, ErrorKind::kUsage);
   EXPECT_EQ(status.error().ToString(), "found 3, expected an even number [test.odd]");
+}
+
+using Empty = ErrorOf<ErrorKind::kModelFile, "test.empty">;
+
+TEST(Status, ErrorsOfOneIdBecomeAnyResult) {
+  const Result<std::string> text = Empty("'{}' has {} bytes", "a", 0);
+  const Result<bool> flag = Empty("nothing");
+  const Status status = Empty("{}", std::string("moved"));
+  EXPECT_EQ(text.error().ToString(), "'a' has 0 bytes [test.empty]");
+  EXPECT_EQ(flag.error().kind, ErrorKind::kModelFile);
+  EXPECT_EQ(flag.error().ToString(), "nothing [test.empty]");
+  EXPECT_EQ(status.error().message, "moved");
 }
 
 TEST(Status, ContextIsPrepended) {

@@ -4,13 +4,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/error_of.h"
+
 namespace rullama {
 namespace {
 
-template <typename... Args>
-tl::unexpected<Error> Conflict(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kUsage, "config.conflict", format, std::forward<Args>(args)...);
-}
+using Conflict = ErrorOf<ErrorKind::kUsage, "config.conflict">;
 
 Status CheckHeads(const ArchitectureConfig& a) {
   if (a.heads && a.kv_heads) {

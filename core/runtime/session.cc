@@ -5,16 +5,14 @@
 #include <functional>
 #include <utility>
 
+#include "core/base/error_of.h"
 #include "core/passes/wanted_rows.h"
 #include "core/runtime/device_program.h"
 
 namespace rullama {
 namespace {
 
-template <typename... Args>
-tl::unexpected<Error> InternalError(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kRuntime, "session.internal", format, std::forward<Args>(args)...);
-}
+using InternalError = ErrorOf<ErrorKind::kRuntime, "session.internal">;
 
 bool WantsEachRow(const StepRows& rows) {
   if (rows.wanted.size() != rows.tokens.size()) return false;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/checked_math.h"
+#include "core/base/error_of.h"
 #include "core/base/json_reader.h"
 #include "core/base/printable.h"
 
@@ -45,11 +46,7 @@ uint64_t LengthOf(std::span<const std::byte> bytes) {
   return length;
 }
 
-template <typename... Args>
-tl::unexpected<Error> BadHeader(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kModelFile, "safetensors.header", format,
-                   std::forward<Args>(args)...);
-}
+using BadHeader = ErrorOf<ErrorKind::kModelFile, "safetensors.header">;
 
 // The header as an object in which no key occurs twice.
 Result<Json> ParseHeader(std::string_view text) {

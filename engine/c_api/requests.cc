@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error_of.h"
 #include "engine/c_api/versioned_struct.h"
 
 namespace rullama::c_api {
@@ -14,10 +15,7 @@ namespace {
 constexpr size_t kOptionsSize = offsetof(rullama_engine_options, log_data) + sizeof(void*);
 constexpr size_t kRequestSize = offsetof(rullama_request, reserved) + sizeof(uint32_t);
 
-template <typename... Args>
-tl::unexpected<Error> BadArgument(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kUsage, "usage.argument", format, std::forward<Args>(args)...);
-}
+using BadArgument = ErrorOf<ErrorKind::kUsage, "usage.argument">;
 
 std::string StringOr(const char* text) { return text == nullptr ? std::string() : text; }
 

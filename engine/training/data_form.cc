@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error_of.h"
 #include "core/base/printable.h"
 
 namespace rullama {
@@ -39,10 +40,7 @@ constexpr const char* kKeyOptions =
     "members with other names are named by --chat-key, --prompt-key, --completion-key and "
     "--text-key";
 
-template <typename... Args>
-tl::unexpected<Error> BadForm(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kUsage, "data.line", format, std::forward<Args>(args)...);
-}
+using BadForm = ErrorOf<ErrorKind::kUsage, "data.line">;
 
 std::string MembersOf(const DataJson& object) {
   constexpr size_t kMaxShown = 8;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/base/error_of.h"
 #include "core/base/json_reader.h"
 #include "core/base/mmap_file.h"
 #include "core/base/printable.h"
@@ -58,16 +59,9 @@ constexpr std::array<std::string_view, 12> kRead = {
 // to the changed one.
 constexpr std::array<std::string_view, 3> kPlainStarts = {"gaussian", "eva", "orthogonal"};
 
-template <typename... Args>
-tl::unexpected<Error> BadConfig(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kModelFile, "adapter.config", format, std::forward<Args>(args)...);
-}
+using BadConfig = ErrorOf<ErrorKind::kModelFile, "adapter.config">;
 
-template <typename... Args>
-tl::unexpected<Error> Unsupported(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kModelFile, "adapter.unsupported", format,
-                   std::forward<Args>(args)...);
-}
+using Unsupported = ErrorOf<ErrorKind::kModelFile, "adapter.unsupported">;
 
 // Whether a field has no effect: null, false, "", 0, [] or {}.
 bool IsOff(const Json& value) {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "core/base/error_of.h"
 #include "core/base/status.h"
 #include "core/gguf/gguf.h"
 
@@ -19,10 +19,7 @@ namespace rullama {
 // The key of a hyperparameter: they carry the name of the file's architecture.
 [[nodiscard]] std::string HparamKey(const GgufFile& file, std::string_view suffix);
 
-template <typename... Args>
-tl::unexpected<Error> BadHparam(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kModelFile, "model.hparam", format, std::forward<Args>(args)...);
-}
+using BadHparam = ErrorOf<ErrorKind::kModelFile, "model.hparam">;
 
 template <typename T>
 Status InRange(std::string_view what, T value, T low, T high) {

@@ -1,16 +1,13 @@
 #include "models/gemma4/towers/clip_bounds.h"
 
-#include <utility>
+#include "core/base/error_of.h"
 
 namespace rullama::gemma4 {
 namespace {
 
 constexpr size_t kNumbersOfLayer = 4;
 
-template <typename... Args>
-tl::unexpected<Error> BadBounds(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kModelFile, "model.clip_bounds", format, std::forward<Args>(args)...);
-}
+using BadBounds = ErrorOf<ErrorKind::kModelFile, "model.clip_bounds">;
 
 Result<GgufNumbers<float>> ReadFloats(const GgufFile& file, const TensorInfo& tensor,
                                       uint64_t count) {
