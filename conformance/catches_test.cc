@@ -297,6 +297,21 @@ TEST(Manifest, WhatIsRefusedAndNotSaidToBeFails) {
   EXPECT_THAT(run.out, HasSubstr("the manifest does not name it as unsupported"));
 }
 
+TEST(Manifest, OneThatCannotBeUnderstoodIsRefused) {
+  const struct {
+    const char* text;
+    const char* error;
+  } rows[] = {{"", "is not valid JSON (byte 1)"},
+              {"[]", "is no JSON object"},
+              {R"({"skip": []})", "unknown key 'skip'"}};
+  for (const auto& row : rows) {
+    const RunResult run = RunWrong(
+        "", {"--filter", "Op.copy/f32_t7", "--manifest", TemporaryFile("manifest.json", row.text)});
+    EXPECT_NE(run.exit_code, 0);
+    EXPECT_THAT(run.err, HasSubstr(row.error));
+  }
+}
+
 // conformance_cpu_int8 fails unless the override works.
 TEST(Manifest, AnUnknownKindOfActivationsIsRefused) {
   const RunResult run = RunWrong("", {"--filter", "Op.copy/f32_t7", "--activations", "int12"});

@@ -1,11 +1,10 @@
 #include "conformance/manifest.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "core/base/json_reader.h"
+#include "core/base/mmap_file.h"
 
 namespace rullama::conformance {
 namespace {
@@ -38,11 +37,10 @@ std::optional<std::vector<Manifest::Entry>> EntriesFrom(const Json& list) {
 }
 
 Result<Manifest> LoadFile(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return tl::unexpected(ManifestError(path, "cannot be read"));
-  const auto read = ReadJson(text.str());
+  const auto file = MmapFile::Open(path);
+  if (!file) return tl::unexpected(file.error());
+  const auto bytes = file->bytes();
+  const auto read = ReadJson({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!read) return tl::unexpected(ManifestError(path, read.error().ToString()));
   const Json& json = *read;
   if (!json.is_object()) return tl::unexpected(ManifestError(path, "is no JSON object"));

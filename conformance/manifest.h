@@ -9,7 +9,7 @@
 // A plugin under development leaves the key out. With {"matrix_lists_refused_ops": true} the tests
 // Op.* need no entry there, since a page with the output of --matrix is compared with the plugin.
 //
-// Value type. Errors: conformance.manifest.
+// Value type. Errors: conformance.manifest, and those of MmapFile::Open.
 #pragma once
 
 #include <filesystem>
