@@ -274,14 +274,7 @@ TEST_F(FinetuneTest, KilledAndInterruptedRunsGoOn) {
                                         "1"};
   // Waits for a report and returns the step of the first one.
   const auto first_step = [](RunningProgram& program, const std::string& awaited) {
-    std::string seen;
-    while (seen.find(awaited) == std::string::npos) {
-      const std::string part = program.ReadSome();
-      if (part.empty()) break;
-      seen += part;
-    }
-    EXPECT_THAT(seen, HasSubstr(awaited));
-    return std::stoi(seen.substr(std::min(seen.size(), std::string("step ").size())));
+    return std::stoi(program.ReadUntil(awaited).substr(std::string("step ").size()));
   };
   std::vector<std::string> first = arguments;
   first.insert(first.end(), {"--save-every", "2"});
@@ -439,12 +432,7 @@ TEST_F(FinetuneTest, AValidationThatWasInterruptedIsNotLost) {
   const std::vector<std::string> more = {
       "--data", (folder_ / "set").string(), "--iters", "1", "--batch-size", "1", "--json"};
   RunningProgram program(Arguments("run", more));
-  std::string seen;
-  while (seen.find(R"("type":"train")") == std::string::npos) {
-    const std::string part = program.ReadSome();
-    ASSERT_NE(part, "") << seen;
-    seen += part;
-  }
+  program.ReadUntil(R"("type":"train")");
   program.Signal(SIGINT);
   EXPECT_EQ(program.Wait(), 130);
   EXPECT_FALSE(fs::exists(folder_ / "run/best"));
