@@ -102,7 +102,7 @@ constexpr ForeignWord kTrainingOptions[] = {
     {"-n --predict --n-predict --temp --temperature --top-k --top-p --min-p --repeat-penalty",
      "not needed: training generates no text"},
     {"--lora-out", "use -o FOLDER, which gets adapter.gguf and the files for PEFT"},
-    {"--lora-parameters --lora_r --lora_alpha --lora_dropout",
+    {"--lora-parameters --lora_r --lora_alpha --lora_dropout --lora-dropout --dropout",
      "use --rank R and --alpha A: the factor of the adapter is A / R; there is no dropout"},
     {"--fine-tune-type", "not supported: adapters are plain LoRA"},
     {"--train", "not needed: 'finetune' trains, unless --test is given"},

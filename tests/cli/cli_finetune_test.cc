@@ -519,6 +519,7 @@ TEST_F(FinetuneTest, FlagsOfOtherTrainersSayWhatToUse) {
       {{"--no-mmap"}, "not supported: model files"},
       {{"--train"}, "not needed: 'finetune' trains"},
       {{"--lora-parameters", "rank=8"}, "use --rank R and --alpha A"},
+      {{"--dropout", "0.1"}, "there is no dropout"},
       {{"--num_train_epochs", "1"}, "use --epochs N"},
       {{"--learning_rate", "1"}, "did you mean '--learning-rate'?"},
   };
