@@ -25,7 +25,9 @@ std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, std::span<const in
                                std::span<const SoftRows> media = {});
 
 // Whether a snapshot is worth its memory at a cut: at turn borders, which cut a chunk short, at the
-// last cut of the prompt, and after every eighth. `position` is one of `cuts`. Pure function.
+// last cut of the prompt, after every eighth, and at the one before a border that ends the prompt:
+// other questions about the same document share no more with it. `position` is one of `cuts`. Pure
+// function.
 bool IsSnapshotPoint(std::span<const int64_t> cuts, int64_t position, int64_t chunk);
 
 }  // namespace rullama

@@ -52,6 +52,15 @@ TEST(CutPoints, SnapshotsAreWorthTheirMemoryAtBordersEveryEighthChunkAndTheEnd) 
   EXPECT_TRUE(IsSnapshotPoint(cuts, 70, 96));
 }
 
+TEST(CutPoints, TheLastWholeChunkBeforeTheLastBorderIsWorthASnapshot) {
+  const std::vector<int64_t> chat = {70, 102, 134, 166, 180};
+  EXPECT_TRUE(IsSnapshotPoint(chat, 166, 32)) << "the border at 180 ends the prompt";
+  EXPECT_TRUE(IsSnapshotPoint(chat, 180, 32));
+  EXPECT_FALSE(IsSnapshotPoint(chat, 134, 32));
+  const std::vector<int64_t> text = {32, 64, 96};
+  EXPECT_FALSE(IsSnapshotPoint(text, 64, 32)) << "no border follows";
+}
+
 TEST(CutPoints, StayWhereTheyAreWhenThePromptGoesOn) {
   const std::vector<int64_t> borders = {40, 90, 130, 400, 470, 471, 900};
   const std::vector<int64_t> whole = Cuts(1000, 256, borders);

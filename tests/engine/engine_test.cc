@@ -152,6 +152,26 @@ TEST(EngineTest, TheNextTurnReusesThePromptUpToTheLastTurnBorder) {
   EXPECT_THAT(reused.ids, ElementsAreArray(fresh.ids));
 }
 
+// Retrieval and summaries: turns have the same document and another question behind it.
+TEST(EngineTest, AnotherQuestionAboutADocumentReusesItsWholeChunks) {
+  const auto engine = Open("cpu", 1, {{"context.prefill_chunk", "128"}});
+  const auto ask = [](const std::string& question) {
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += "Prince Andrew rode on. ";
+    return Request{.messages = R"([{"role": "user", "content": ")" + text + question + R"("}])",
+                   .max_tokens = 4};
+  };
+  const Completion first = Answer(*engine, ask("Who?"));
+  ASSERT_GT(first.prompt_tokens, 2 * 128);
+  Request request = ask("Why?");
+  request.sampling.seed = 7;
+  const Completion reused = Answer(*engine, request);
+  constexpr int64_t kBehindTheDocument = 12;  // the question, the border and the model's turn
+  EXPECT_EQ(reused.cached_tokens, (first.prompt_tokens - kBehindTheDocument) / 128 * 128);
+  request.reuse_prefix = false;
+  EXPECT_THAT(reused.ids, ElementsAreArray(Answer(*engine, request).ids));
+}
+
 // A conversation that goes on behind an answer reads only the new turn, if it asks for that.
 TEST(EngineTest, TheNextTurnReusesAnAnswerIfAsked) {
   const auto engine = Open("cpu");
