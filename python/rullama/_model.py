@@ -23,6 +23,8 @@ Prompt: TypeAlias = str | Sequence[int]
 #: A conversation in the form of the OpenAI chat API.
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
 Tools: TypeAlias = Sequence[Mapping[str, Any]]
+#: A low-rank adapter: a file or a folder, alone or with the factor of its effect.
+AdapterPath: TypeAlias = str | os.PathLike[str] | tuple[str | os.PathLike[str], float]
 
 _LOGGER = logging.getLogger("rullama")
 _LEVELS = (logging.ERROR, logging.WARNING, logging.INFO)
@@ -55,6 +57,21 @@ def log_lines(lines: Sequence[tuple[int, str]]) -> None:
         _LOGGER.log(_LEVELS[level], "%s", line)
 
 
+def _adapter(adapter: AdapterPath) -> dict[str, object]:
+    if not isinstance(adapter, tuple):
+        return {"path": os.fspath(adapter)}
+    if len(adapter) != 2 or isinstance(adapter[1], str):
+        raise TypeError(f"an adapter is {adapter!r}, expected a path or a tuple (path, scale)")
+    return {"path": os.fspath(adapter[0]), "scale": float(adapter[1])}
+
+
+def _adapters(adapters: Sequence[AdapterPath]) -> list[dict[str, object]] | None:
+    """The adapters as the setting ``model.adapters`` has them."""
+    if isinstance(adapters, (str, bytes, os.PathLike)):
+        raise TypeError(f"adapters is one {type(adapters).__name__}, expected a list of adapters")
+    return [_adapter(one) for one in adapters] or None
+
+
 def _options(values: dict[str, Any], options: RequestOptions) -> dict[str, Any]:
     unknown = set(options) - set(RequestOptions.__annotations__)
     if unknown:
@@ -84,6 +101,7 @@ class Model:
         device: int | str | None = None,
         context: int | None = None,
         slots: int | None = None,
+        adapters: Sequence[AdapterPath] = (),
         config: str | os.PathLike[str] | Mapping[str, object] | None = None,
         plugin_paths: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
@@ -92,16 +110,23 @@ class Model:
 
         ``backend``: the name of one, such as ``"cpu"`` or ``"vulkan"``, or ``"auto"``. ``device``: its number or a
         part of its name. ``context``: tokens per slot. ``slots``: requests that run at once.
-        ``config``: a YAML file, or values by their names in docs/configuration.md, such as
-        ``{"context.slots": 4, "generation.stop": ["a", "b"]}``. ``plugin_paths``: folders or files of plugins, searched
-        first. Warnings and notes go to the logger ``rullama``.
+        ``adapters``: low-rank adapters (LoRA), which add up: paths, such as the folder that
+        ``finetune()`` wrote, or tuples ``(path, 0.5)`` with a factor of the effect. ``config``: a
+        YAML file, or values by their names in docs/configuration.md, such as
+        ``{"context.slots": 4, "generation.stop": ["a", "b"]}``. ``plugin_paths``: folders or files
+        of plugins, searched first. Warnings and notes go to the logger ``rullama``.
 
-        Raises ``rullama.Error``: ``config.*``, ``gguf.*``, ``store.*``, ``model.*``,
+        Raises ``rullama.Error``: ``config.*``, ``gguf.*``, ``store.*``, ``model.*``, ``adapter.*``,
         ``tokenizer.*``, ``io.*``, ``plugin.*``, ``backend.*``, ``memory.*``.
         """
         config_file, settings = settings_of(
             config,
-            {"backend.device": device, "context.capacity": context, "context.slots": slots},
+            {
+                "backend.device": device,
+                "context.capacity": context,
+                "context.slots": slots,
+                "model.adapters": _adapters(adapters),
+            },
         )
         self._native = _rullama.Model(
             os.fspath(model),

@@ -28,10 +28,14 @@ def test_the_model_answers_with_what_it_learnt(tmp_path):
     assert reports[-1].kind == "train" and reports[-1].grad_norm > 0
     config = tmp_path / "adapted.yaml"
     config.write_text("model: {adapters: [adapter]}")
-    with rullama.Model(E2B, "cpu", config=config) as model:
-        messages = [{"role": "user", "content": "Who is Andrew?"}]
-        answer = model.chat(messages, max_tokens=8, temperature=0)
-    assert answer.text.startswith("A prince.")
+    messages = [{"role": "user", "content": "Who is Andrew?"}]
+    ways = ({"config": config}, {"adapters": [result.folder]}, {"adapters": [(result.folder, 1)]})
+    for way in ways:
+        with rullama.Model(E2B, "cpu", **way) as model:
+            answer = model.chat(messages, max_tokens=8, temperature=0)
+        assert answer.text.startswith("A prince."), way
+    with rullama.Model(E2B, "cpu", adapters=[(result.folder, 0)]) as model:
+        assert not model.chat(messages, max_tokens=8, temperature=0).text.startswith("A prince.")
 
 
 def test_an_exception_of_the_report_leaves_a_checkpoint_to_go_on_from(tmp_path):

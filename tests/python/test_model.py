@@ -215,6 +215,9 @@ def test_wrong_types_are_type_errors(model):
         model.generate(PROMPT, temperature="hot")
     with pytest.raises(TypeError, match="heat"):
         model.generate(PROMPT, heat=1)
+    for adapters in ("adapter", [("adapter",)], [("adapter", "0.5")]):
+        with pytest.raises(TypeError):
+            rullama.Model("no.gguf", "cpu", adapters=adapters)
 
 
 def test_the_hint_is_behind_the_last_semicolon_outside_quotes():
