@@ -91,8 +91,9 @@ nb::dict FineTuneFromPython(const std::string& model, const std::string& backend
                             const std::string& config_file,
                             const std::vector<std::pair<std::string, std::string>>& settings,
                             const std::vector<std::string>& plugin_paths, const std::string& resume,
-                            const std::string& first_adapter, const nb::object& on_report,
-                            const nb::object& group, bool on_main_thread) {
+                            const std::string& first_adapter, bool overwrite,
+                            const nb::object& on_report, const nb::object& group,
+                            bool on_main_thread) {
   std::vector<std::pair<int, std::string>> log;
   EngineOptions engine{.model = model,
                        .backend = backend,
@@ -104,8 +105,10 @@ nb::dict FineTuneFromPython(const std::string& model, const std::string& backend
   for (const auto& [key, value] : settings) engine.settings.push_back({key, value});
   std::optional<PythonGroup> ranks;
   if (!group.is_none()) ranks.emplace(group);
-  const FineTuneOptions options{
-      .resume = resume, .first_adapter = first_adapter, .group = ranks ? &*ranks : nullptr};
+  const FineTuneOptions options{.resume = resume,
+                                .first_adapter = first_adapter,
+                                .overwrite = overwrite,
+                                .group = ranks ? &*ranks : nullptr};
   Reporter reporter(on_report);
   auto result = Await(
       on_main_thread, [&] { return FineTune(engine, options, reporter.Hooks()); },

@@ -18,7 +18,7 @@ nanobind::dict FineTuneFromPython(const std::string& model, const std::string& b
                                   const std::vector<std::pair<std::string, std::string>>& settings,
                                   const std::vector<std::string>& plugin_paths,
                                   const std::string& resume, const std::string& first_adapter,
-                                  const nanobind::object& on_report, const nanobind::object& group,
-                                  bool on_main_thread);
+                                  bool overwrite, const nanobind::object& on_report,
+                                  const nanobind::object& group, bool on_main_thread);
 
 }  // namespace rullama::python

@@ -385,8 +385,8 @@ NB_MODULE(_rullama, module) {
       nb::arg("message"));
   module.def("finetune", &rullama::python::FineTuneFromPython, nb::arg("model"), nb::arg("backend"),
              nb::arg("config_file"), nb::arg("settings"), nb::arg("plugin_paths"),
-             nb::arg("resume"), nb::arg("first_adapter"), nb::arg("on_report").none(),
-             nb::arg("group").none(), nb::arg("on_main_thread"));
+             nb::arg("resume"), nb::arg("first_adapter"), nb::arg("overwrite"),
+             nb::arg("on_report").none(), nb::arg("group").none(), nb::arg("on_main_thread"));
   nb::class_<Answer>(module, "Answer")
       .def("next", &Answer::Next, nb::arg("on_main_thread"))
       .def("cancel", &Answer::Cancel)

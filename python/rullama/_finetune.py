@@ -137,11 +137,13 @@ def finetune(
     batch_size: int | None = None,
     max_seq_length: int | None = None,
     seed: int | None = None,
+    raw: bool | None = None,
     device: int | str | None = None,
     config: str | os.PathLike[str] | Mapping[str, object] | None = None,
     plugin_paths: Sequence[str | os.PathLike[str]] = (),
     resume: str | os.PathLike[str] | None = None,
     first_adapter: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     on_report: Callable[[TrainingReport], object] | None = None,
     on_saved: Callable[[Path], object] | None = None,
     group: TrainingGroup | None = None,
@@ -149,19 +151,26 @@ def finetune(
     """Trains an adapter on ``data`` and writes it to the folder ``output``, with checkpoints.
 
     ``data``: conversations ``{"messages": [...]}``, ``{"prompt": ..., "completion": ...}`` or
-    ``{"text": ...}``. What is not given has the value of the block ``training`` in
+    ``{"text": ...}``, and the forms that docs/finetuning.md lists. ``raw``: prompts and completions
+    are plain text. What is not given has the value of the block ``training`` in
     docs/configuration.md, or of ``config``, which is a YAML file or values by their names, such as
     ``{"training.save_every": 50, "training.targets": ["attn"]}``. ``resume``: a checkpoint, or the
-    ``output`` of a run, to go on from. ``first_adapter``: an adapter to begin with. ``on_report``
-    is called as the run goes on, ``on_saved`` with the folder of each checkpoint. ``group``: other
-    processes that do the steps of this run together with this one; all ranks are given the same
-    arguments, and call ``on_report`` for ``train`` and ``on_saved`` after the same steps.
+    ``output`` of a run, to go on from; settings that are not given are those of that run.
+    ``first_adapter``: an adapter to begin with. ``overwrite``: replace a run that ``output`` has,
+    which is the error ``train.exists`` otherwise. ``on_report`` is called as the run goes on,
+    ``on_saved`` with the folder of each checkpoint. ``group``: other processes that do the steps of
+    this run together with this one; all ranks are given the same arguments, and call ``on_report``
+    for ``train`` and ``on_saved`` after the same steps.
 
     Blocks and releases the GIL. Ctrl-C, and an exception of ``on_report`` or ``on_saved``, end the
-    run behind the current step with a checkpoint; in a group those of rank 0. Notes go to the logger ``rullama``.
+    run after the current step with a checkpoint; in a group those of rank 0. Notes go to the logger
+    ``rullama``.
 
     Raises ``rullama.Error``: ``train.*``, ``data.*``, ``adapter.*``, and as ``Model()``.
     """
+    for name, path_given in (("resume", resume), ("first_adapter", first_adapter)):
+        if path_given is not None and not os.fspath(path_given):
+            raise ValueError(f"{name} is empty, expected a path; leave it out to do without")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.jsonl"
         if isinstance(data, (str, os.PathLike)):
@@ -182,6 +191,7 @@ def finetune(
                 "training.batch_size": batch_size,
                 "training.max_seq_length": max_seq_length,
                 "training.seed": seed,
+                "training.raw": raw,
             },
         )
         values = _rullama.finetune(
@@ -192,6 +202,7 @@ def finetune(
             [os.fspath(one) for one in plugin_paths],
             "" if resume is None else os.fspath(resume),
             "" if first_adapter is None else os.fspath(first_adapter),
+            overwrite,
             lambda report: _pass_on(report, on_report, on_saved),
             None if group is None else _NativeGroup(group),
             on_main_thread(),

@@ -17,6 +17,7 @@ def finetune(
     plugin_paths: list[str],
     resume: str,
     first_adapter: str,
+    overwrite: bool,
     on_report: Callable[[dict[str, Any]], object] | None,
     group: object,
     on_main_thread: bool,

@@ -36,6 +36,11 @@ def test_the_model_answers_with_what_it_learnt(tmp_path):
         assert answer.text.startswith("A prince."), way
     with rullama.Model(E2B, "cpu", adapters=[(result.folder, 0)]) as model:
         assert not model.chat(messages, max_tokens=8, temperature=0).text.startswith("A prince.")
+    # Another run in the folder is refused, and replaced if that is asked for.
+    run = {"config": CONFIG, **OPTIONS, "epochs": 1}
+    with pytest.raises(rullama.UsageError, match="another run"):
+        rullama.finetune(E2B, DATA, tmp_path / "adapter", "cpu", **run)
+    assert rullama.finetune(E2B, DATA, tmp_path / "adapter", "cpu", overwrite=True, **run).step == 1
 
 
 def test_an_exception_of_the_report_leaves_a_checkpoint_to_go_on_from(tmp_path):
@@ -47,8 +52,9 @@ def test_an_exception_of_the_report_leaves_a_checkpoint_to_go_on_from(tmp_path):
         rullama.finetune(E2B, DATA, tmp_path, "cpu", on_report=stop, **run)
     assert (tmp_path / "0000001/training_state.json").is_file()
     steps = []
+    # The settings are those of the run.
     rullama.finetune(
-        E2B, DATA, tmp_path, "cpu", resume=tmp_path, on_report=lambda r: steps.append(r.step), **run
+        E2B, DATA, tmp_path, "cpu", resume=tmp_path, on_report=lambda r: steps.append(r.step)
     )
     assert steps == [2, 3]
 
@@ -107,3 +113,5 @@ def test_mistakes_are_errors(tmp_path):
         rullama.finetune(E2B, DATA, tmp_path, "cpu", rank=0)
     with pytest.raises(rullama.UsageError, match="found none of the keys"):
         rullama.finetune(E2B, [{"other": "key"}], tmp_path, "cpu")
+    with pytest.raises(ValueError, match="resume is empty"):
+        rullama.finetune(E2B, DATA, tmp_path, "cpu", resume="")
