@@ -1,7 +1,12 @@
 #include "conformance/matrix.h"
 
+#include <fmt/ranges.h>
+
 #include <map>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "conformance/case.h"
 #include "conformance/check.h"
@@ -10,8 +15,8 @@ namespace rullama::conformance {
 namespace {
 
 struct Row {
-  std::set<std::string> taken, refused;  // element types
-  std::string reason;                    // of the first refusal
+  std::set<std::string> taken;                 // element types
+  std::map<std::string, std::string> refused;  // and the first reason for each
 };
 
 // The element type a case is about: that of its first constant or state of rank 2 or more, else of
@@ -24,9 +29,22 @@ std::string TypeOf(const Case& test) {
   return std::string(NameOf(test.graph.values.front().type.dtype));
 }
 
-std::string Join(const std::set<std::string>& names) {
+// The types that are refused always, and those that are in some cases: each group with the first of
+// its reasons.
+std::string Refusals(const Row& row) {
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  for (const bool always : {true, false}) {
+    std::vector<std::string> types;
+    std::string_view reason;
+    for (const auto& [type, why] : row.refused) {
+      if (row.taken.contains(type) == always) continue;
+      if (types.empty()) reason = why;
+      types.push_back(type);
+    }
+    if (types.empty()) continue;
+    text += fmt::format("{}{}{} ({})", text.empty() ? "" : "; ", fmt::join(types, ", "),
+                        always ? "" : " in some cases", reason);
+  }
   return text;
 }
 
@@ -38,16 +56,17 @@ Result<std::string> OpMatrix(const Suite& suite, Device& device) {
     const Case test = spec.make(SeedOf(suite, spec.name));
     RL_ASSIGN_OR_RETURN(const std::string reason, WhyUnsupported(device, test.graph));
     Row& row = rows[spec.kind];
-    (reason.empty() ? row.taken : row.refused).insert(TypeOf(test));
-    if (!reason.empty() && row.reason.empty()) row.reason = reason;
+    if (reason.empty()) {
+      row.taken.insert(TypeOf(test));
+    } else {
+      row.refused.try_emplace(TypeOf(test), reason);
+    }
   }
   std::string text =
       fmt::format("## Ops of {}\n\n| op | runs | refuses |\n|---|---|---|\n", suite.plugin->name());
   for (const OpInfo& op : AllOps()) {
     const Row& row = rows[op.kind];
-    text += fmt::format(
-        "| `{}` | {} | {} |\n", op.name, Join(row.taken),
-        row.refused.empty() ? "" : fmt::format("{} ({})", Join(row.refused), row.reason));
+    text += fmt::format("| `{}` | {} | {} |\n", op.name, fmt::join(row.taken, ", "), Refusals(row));
   }
   return text;
 }

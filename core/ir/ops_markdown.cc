@@ -16,6 +16,7 @@ are in numpy order; T and R are the rows of a step and the rows whose results ar
 description says otherwise, values are f32. Ties, NaN, infinities and tolerances are in
 [numerics.md](numerics.md).
 
+- **In C++** names the struct of the SDK with the positions of the operands.
 - **Operands** say how rows wanted of the results map to them: *rows* needs the same rows, *all* may
   need every row, *whole* is not indexed by rows. An operand marked optional may be absent.
 - **Kind**: a *primitive* is what every backend has to run somewhere; a *composite* has a
@@ -97,11 +98,22 @@ std::string TextOf(const AttrInfo& attr) {
   return "";
 }
 
+// Of the structs in ops:: and operands::.
+std::string_view CppNameOf(OpKind kind) {
+  switch (kind) {
+#define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
+  case OpKind::k##Name:                                                   \
+    return #Name;
+#include <rullama/abi/ops.def>
+  }
+  return "";
+}
+
 std::string Section(const OpInfo& info) {
   std::string text = fmt::format("\n### {}\n\n{}\n\n", info.name, info.doc);
   const auto to = std::back_inserter(text);
-  fmt::format_to(to, "- Kind: {} (id {})\n- Operands: ", TextOf(info.trait),
-                 static_cast<uint32_t>(info.kind));
+  fmt::format_to(to, "- Kind: {} (id {}), in C++ `operands::{}`\n- Operands: ", TextOf(info.trait),
+                 static_cast<uint32_t>(info.kind), CppNameOf(info.kind));
   std::string_view separator;
   for (const OperandInfo& operand : info.operands) {
     fmt::format_to(to, "{}`{}` ({}{}{})", separator, operand.name, TextOf(operand.rows),
