@@ -189,6 +189,7 @@ class Placer {
       kinds.push_back(kind);
     }
     if (!others.empty()) others = fmt::format("; refused as well: {}", others.substr(2));
+    others += PartsText(refused);
     return MakeError(ErrorKind::kBackend, "placement.refused",
                      "op '{}' ({}) is refused by {}: {}{}; {}", NameOfOp(op), NameOf(op.kind),
                      NameOfDevice(home_[refused.front()]), HomeRefusal(refused.front()), others,
@@ -205,6 +206,29 @@ class Placer {
           NameOf(*dtype));
     }
     return AdviceFor(refused.front(), kinds);
+  }
+
+  // The composites whose parts some of these ops are: they are what a backend should run.
+  [[nodiscard]] std::string PartsText(const std::vector<size_t>& refused) const {
+    std::vector<std::string_view> wholes, parts;
+    const auto add = [](std::vector<std::string_view>& kinds, OpKind kind) {
+      if (std::ranges::find(kinds, NameOf(kind)) == kinds.end()) kinds.push_back(NameOf(kind));
+    };
+    for (const size_t i : refused) {
+      const std::string name = NameOfOp(graph_.ops[i]);
+      // Parts are named after their whole, and the last one as it; outer composites come first.
+      const auto whole = std::ranges::find_if(
+          report_.decomposed, [&name](const PlacementReport::Decision& decision) {
+            return name == decision.op || name.starts_with(decision.op + "/");
+          });
+      if (whole == report_.decomposed.end()) continue;
+      add(wholes, whole->kind);
+      add(parts, graph_.ops[i].kind);
+    }
+    if (wholes.empty()) return {};
+    return fmt::format("; {} {} of {}, which {} refused whole", fmt::join(parts, ", "),
+                       parts.size() == 1 ? "is a part" : "are parts", fmt::join(wholes, ", "),
+                       wholes.size() == 1 ? "is" : "are");
   }
 
   [[nodiscard]] std::string AdviceFor(size_t i, const std::vector<std::string_view>& kinds) const {

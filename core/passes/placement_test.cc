@@ -140,6 +140,16 @@ TEST(Placement, AllRefusedKindsAreNamedAtOnce) {
   }
 }
 
+// Who writes a backend is told of the ops that are worth it, not only of the parts that are left.
+TEST(Placement, PartsAreNamedWithTheirComposites) {
+  FakeDevices devices({{0, {OpKind::kRmsNorm, OpKind::kReduce, OpKind::kMatMul}}});
+  const auto refused =
+      PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(FallbackPolicy::kDeny));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("reduce is a part of rms_norm, which is refused whole"));
+}
+
 TEST(Placement, ThePolicyLetsTheHostTakeRefusedOps) {
   FakeDevices devices({{0, {OpKind::kRope}}});
   PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kList);
