@@ -3,23 +3,21 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <string_view>
 
 #include "cli/crash_report.h"
+#include "core/plugin/call_guard.h"
 
 namespace rullama::cli {
 namespace {
 
-constexpr int64_t kSecondInterruptMs = 2000;
-// Longer than any process runs; its sum with the first time below does not wrap.
-constexpr int64_t kForeverMs = INT64_MAX / 4;
 constexpr int kExitIo = 6;
 
 // A mapping that is watched; an entry with `end` 0 is free.
@@ -41,19 +39,24 @@ struct SignalState {
   // A pipe that handlers write to, so that a wait cannot miss a signal; -1 until it is needed.
   std::atomic<int> wake_read{-1};
   std::atomic<int> wake_write{-1};
-  std::atomic<int64_t> last_interrupt_ms{INT64_MIN / 2};
-  std::atomic<int64_t> second_interrupt_ms{kSecondInterruptMs};
   std::atomic<const char*> interrupt_notice{nullptr};
+  // What the alarm is set for, if it is.
+  enum class Alarm : uint8_t { kNone, kInterrupt, kTerminate };
+  std::atomic<Alarm> alarm{Alarm::kNone};
   std::array<WatchedMapping, kMaxMappings> mappings;
 };
-static_assert(std::atomic<int64_t>::is_always_lock_free);
+static_assert(std::atomic<SignalState::Alarm>::is_always_lock_free);
 SignalState signals;
+using Alarm = SignalState::Alarm;
 
-int64_t MonotonicMs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
-}
+// What is looked at once a second after an interrupt, until it has been dealt with. The handler of
+// SIGINT writes it before it sets the alarm, then that of SIGALRM alone.
+struct InterruptWatch {
+  PluginActivity seen;      // a second ago
+  unsigned seconds = 0;     // since the interrupt
+  unsigned motionless = 0;  // of these, since a plugin that is in a call last did anything
+};
+InterruptWatch interrupt_watch;
 
 void Say(std::string_view text) {
   // Nothing can be done about an error here.
@@ -70,14 +73,19 @@ void Wake() {
 }
 
 void OnInterrupt(int) {
-  if (!signals.editing.load()) {
-    const int64_t now = MonotonicMs();
-    if (now - signals.last_interrupt_ms.exchange(now) < signals.second_interrupt_ms.load())
-      ::_exit(kExitInterrupted);
-    if (const char* notice = signals.interrupt_notice.load()) Say(notice);
-  }
-  signals.interrupted.store(true);
+  // Set first: two threads may run this at once.
+  const bool pending = signals.interrupted.exchange(true);
   signals.cancelled.store(true);
+  if (!signals.editing.load()) {
+    if (pending || signals.alarm.load() != Alarm::kNone) ::_exit(kExitInterrupted);
+    if (const char* notice = signals.interrupt_notice.load()) {
+      Say(notice);
+    } else {
+      interrupt_watch = {CurrentPluginActivity()};
+      signals.alarm.store(Alarm::kInterrupt);
+      ::alarm(1);
+    }
+  }
   Wake();
 }
 
@@ -92,10 +100,51 @@ void OnTerminate(int) {
   if (signals.terminated.exchange(true)) ::_exit(kExitTerminated);
   signals.cancelled.store(true);
   Wake();
+  signals.alarm.store(Alarm::kTerminate);
   ::alarm(signals.drain_seconds.load());
 }
 
-void OnAlarm(int) { ::_exit(kExitTerminated); }
+void SayFunction(const PluginActivity& activity) {
+  if (activity.function != nullptr) Say(activity.function);
+}
+
+// A second of an interrupt that has not been dealt with. A plugin that hangs would never let it be:
+// it is in a call, begins none and does not ask whether to stop.
+void OnInterruptedSecond() {
+  InterruptWatch& watch = interrupt_watch;
+  const PluginActivity now = CurrentPluginActivity();
+  const bool moved = now.begun != watch.seen.begun || now.questions != watch.seen.questions;
+  watch.motionless = now.running == 0 || moved ? 0 : watch.motionless + 1;
+  watch.seen = now;
+  const unsigned limit = signals.drain_seconds.load();
+  if (limit > 0 && watch.motionless >= limit) {
+    Say("\nrullama: error: a plugin hangs in ");
+    SayFunction(now);
+    Say(": since Ctrl-C it has neither returned nor asked whether to stop [plugin.hang]\n");
+    ::_exit(kExitInterrupted);
+  }
+  if (++watch.seconds == 1) {
+    Say("\nrullama: still at work");
+    if (now.running > 0) {
+      Say(" in ");
+      SayFunction(now);
+      Say(" of a plugin");
+    }
+    Say("; Ctrl-C again ends the program at once\n");
+  }
+  ::alarm(1);
+}
+
+void OnAlarm(int) {
+  switch (signals.alarm.load()) {
+    case Alarm::kNone:
+      return;
+    case Alarm::kInterrupt:
+      return OnInterruptedSecond();
+    case Alarm::kTerminate:
+      ::_exit(kExitTerminated);
+  }
+}
 
 bool IsWatched(uintptr_t address) {
   return std::ranges::any_of(signals.mappings, [address](const WatchedMapping& mapping) {
@@ -116,11 +165,14 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
   ::raise(signal);
 }
 
-void Handle(int signal, void (*handler)(int)) {
+// Without SA_RESTART a signal ends a read from the terminal, as an interrupt has to.
+void Handle(int signal, void (*handler)(int), int flags = 0) {
   struct sigaction action {};
   action.sa_handler = handler;
+  // On this thread one at a time: what they set belongs together.
   sigemptyset(&action.sa_mask);
-  // No SA_RESTART: an interrupt has to wake a read from the terminal.
+  for (const int other : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) sigaddset(&action.sa_mask, other);
+  action.sa_flags = flags;
   ::sigaction(signal, &action, nullptr);
 }
 
@@ -144,7 +196,7 @@ void InstallSignalHandlers() {
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
     Handle(SIGHUP, OnTerminate);
   }
-  Handle(SIGALRM, OnAlarm);
+  Handle(SIGALRM, OnAlarm, SA_RESTART);
   InstallCrashHandlers();
   HandleBusError();
 }
@@ -161,7 +213,6 @@ std::shared_ptr<const std::atomic<bool>> CancelFlag() {
 
 void FinishWorkFirst(const char* notice) {
   signals.interrupt_notice.store(notice);
-  signals.second_interrupt_ms.store(kForeverMs);
   signals.drain_seconds.store(0);
 }
 
@@ -196,6 +247,8 @@ bool WaitForInput() {
 }
 
 void ClearInterrupt() {
+  Alarm set = Alarm::kInterrupt;
+  if (signals.alarm.compare_exchange_strong(set, Alarm::kNone)) ::alarm(0);
   signals.interrupted.store(false);
   signals.cancelled.store(signals.terminated.load());
 }

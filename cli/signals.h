@@ -1,7 +1,9 @@
 // The signal handlers of the program.
 //
-//   SIGINT   the first sets the cancel flag: work stops at the next token. A second within two
-//            seconds ends the process at once with exit code 130.
+//   SIGINT   the first sets the cancel flag: work stops at the next token. A second one before the
+//            work has stopped ends the process at once, with exit code 130. So does a plugin that
+//            hangs: one that for five seconds (SetDrainSeconds) stays in a call without asking
+//            whether to stop.
 //   SIGTERM  sets the cancel flag; the process ends with 143, after five seconds at the latest (see
 //            SetDrainSeconds), or at once with the second one.
 //   SIGHUP   as SIGTERM, unless it was ignored when the program started (nohup), or is only noticed
@@ -35,7 +37,8 @@ std::shared_ptr<const std::atomic<bool>> CancelFlag();
 // first SIGINT writes `notice`, a literal, to stderr, any second one ends the process, and SIGTERM
 // has no limit of time.
 void FinishWorkFirst(const char* notice);
-// Sets the time that the process may take to end after SIGTERM; 0: no limit.
+// Sets the time that the process may take to end after SIGTERM, and that a plugin may stay in a
+// call after SIGINT; 0: no limit.
 void SetDrainSeconds(unsigned seconds);
 // From now on SIGHUP does no more than TakeHangup() tells.
 void NoticeHangups();

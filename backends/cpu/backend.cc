@@ -91,8 +91,9 @@ Settings ParseOptions(std::span<const sdk::Option> options) {
 
 class CpuDevice final : public sdk::Device {
  public:
-  explicit CpuDevice(const Settings& settings)
-      : kernels_(KernelsFor(settings.isa)),
+  CpuDevice(sdk::Host host, const Settings& settings)
+      : host_(host),
+        kernels_(KernelsFor(settings.isa)),
         activation_bits_(settings.activation_bits),
         pack_(settings.pack_weights),
         pool_(settings.threads) {}
@@ -123,7 +124,7 @@ class CpuDevice final : public sdk::Device {
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<CpuPlan>(graph, kernels_, activation_bits_, pool_);
+    return std::make_unique<CpuPlan>(graph, kernels_, activation_bits_, pool_, host_);
   }
 
  private:
@@ -153,6 +154,7 @@ class CpuDevice final : public sdk::Device {
     return memory.data() + offset;
   }
 
+  sdk::Host host_;
   const KernelTable& kernels_;
   ActivationBits activation_bits_;
   bool pack_;
@@ -202,7 +204,7 @@ class CpuBackend final : public sdk::Backend {
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override { return devices_; }
   std::unique_ptr<sdk::Device> Open(uint32_t /*index*/,
                                     std::span<const sdk::Option> options) override {
-    return std::make_unique<CpuDevice>(ParseOptions(options));
+    return std::make_unique<CpuDevice>(host(), ParseOptions(options));
   }
 
  private:

@@ -237,8 +237,8 @@ void NodeList::Written(const rl_value& value, Workspace& workspace) {
 }
 
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
-                 ActivationBits activation_bits, ThreadPool& pool)
-    : pool_(pool), kernels_(KernelsOf(graph, kernels)) {
+                 ActivationBits activation_bits, ThreadPool& pool, sdk::Host host)
+    : pool_(pool), host_(host), kernels_(KernelsOf(graph, kernels)) {
   const auto compile = [&](const OpRow& row, const rl_op& op, uint32_t index) {
     list_.set_op_index(index);
     row.build({graph, op, kernels_, activation_bits, pool.workers(), workspace_, list_});
@@ -337,6 +337,9 @@ int64_t CpuPlan::RunItems(size_t node, const Step& step, int worker) {
     work.Run(step, worker, begin, end);
     ran += end - begin;
     if (end == items) return ran;
+    // A step ends as a whole, since states must not be left half written. The question itself tells
+    // the host that a long step goes on: after Ctrl-C it waits for a plugin that asks.
+    if (worker == 0) static_cast<void>(host_.Cancelled());
   }
 }
 

@@ -133,7 +133,7 @@ class NodeList {
 class CpuPlan final : public sdk::Plan {
  public:
   CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ActivationBits activation_bits,
-          ThreadPool& pool);
+          ThreadPool& pool, sdk::Host host);
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
   [[nodiscard]] std::span<const rl_op_time> Times() override;
@@ -156,6 +156,7 @@ class CpuPlan final : public sdk::Plan {
   int64_t RunItems(size_t node, const Step& step, int worker);
 
   ThreadPool& pool_;
+  sdk::Host host_;
   KernelTable kernels_;  // the nodes refer to it
   Workspace workspace_;
   NodeList list_;

@@ -17,6 +17,16 @@ namespace {
 // arguments, read it.
 thread_local PluginCall current_call;
 
+// PluginActivity; handlers of signals, which any thread may run, read it.
+struct Activity {
+  std::atomic<uint32_t> running{0};
+  std::atomic<uint64_t> begun{0};
+  std::atomic<uint64_t> questions{0};
+  std::atomic<const char*> function{nullptr};
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+constinit Activity activity;
+
 std::atomic<void (*)(std::string_view)> tell_end{nullptr};
 
 // Room for the last words of a plugin: whatever failed may have been the allocator.
@@ -82,11 +92,24 @@ void OnExit() {
 ScopedPluginCall::ScopedPluginCall(std::string_view plugin, std::string_view function) noexcept
     : outer_plugin_(current_call.plugin), outer_function_(current_call.function) {
   current_call = {plugin, function};
+  activity.function.store(function.data(), std::memory_order_relaxed);
+  activity.begun.fetch_add(1, std::memory_order_relaxed);
+  activity.running.fetch_add(1, std::memory_order_relaxed);
 }
 
-ScopedPluginCall::~ScopedPluginCall() { current_call = {outer_plugin_, outer_function_}; }
+ScopedPluginCall::~ScopedPluginCall() {
+  current_call = {outer_plugin_, outer_function_};
+  activity.running.fetch_sub(1, std::memory_order_relaxed);
+}
 
 PluginCall CurrentPluginCall() noexcept { return current_call; }
+
+PluginActivity CurrentPluginActivity() noexcept {
+  return {activity.running.load(), activity.begun.load(), activity.questions.load(),
+          activity.function.load()};
+}
+
+void NotePluginQuestion() noexcept { activity.questions.fetch_add(1, std::memory_order_relaxed); }
 
 void InstallTerminateHandler(void (*tell)(std::string_view text)) {
   static std::once_flag once;

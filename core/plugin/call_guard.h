@@ -3,15 +3,17 @@
 // plugin. CallPlugin notes the plugin and function, then calls through a noexcept frame: an
 // exception ends in std::terminate, whose handler prints the note.
 //
-// Thread safety: the note is per thread.
+// Thread safety: the note is per thread; the counters of PluginActivity are of the process.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
 namespace rullama {
 
-// Notes the call in progress on this thread, for its lifetime. Both texts must outlive it. Nests.
+// Notes the call in progress on this thread, for its lifetime. `plugin` must outlive it, `function`
+// is a literal. Nests.
 class ScopedPluginCall {
  public:
   ScopedPluginCall(std::string_view plugin, std::string_view function) noexcept;
@@ -30,6 +32,19 @@ struct PluginCall {
   std::string_view function;
 };
 PluginCall CurrentPluginCall() noexcept;
+
+// What plugins did so far in this process, for a handler of signals that has to tell a slow plugin
+// from one that hangs: one that hangs is in a call, begins none and does not ask.
+// Async-signal-safe.
+struct PluginActivity {
+  uint32_t running = 0;            // calls in progress, of all threads
+  uint64_t begun = 0;              // calls
+  uint64_t questions = 0;          // whether to stop (rl_host_v1::cancelled)
+  const char* function = nullptr;  // of the call that began last, or null
+};
+PluginActivity CurrentPluginActivity() noexcept;
+// Counts a question of a plugin whether to stop.
+void NotePluginQuestion() noexcept;
 
 // Call this once at the start of main. If an exception leaves a plugin, or a plugin calls exit, the
 // handler prints the plugin and the function (and the exception's text) to stderr and exits with

@@ -38,14 +38,6 @@ CallSite SiteOf(const Device& device, std::string_view function, const Graph* gr
   return {device.plugin().name(), device.description().name, function, graph};
 }
 
-// Calls a function of the table that reports errors; the error record is its last parameter.
-template <typename Function, typename... Args>
-Status Call(const CallSite& site, Function function, Args... args) {
-  rl_error error = EmptyError();
-  const int32_t code = CallPlugin(site.plugin, site.function, function, args..., &error);
-  return CallStatus(site, code, error);
-}
-
 tl::unexpected<Error> Broken(const CallSite& site, std::string_view what) {
   return tl::unexpected<Error>(ContractError(site, what));
 }
@@ -127,9 +119,22 @@ void AppendText(void* sink, rl_str text) {
 
 Device::Device(std::shared_ptr<const Plugin> plugin, rl_device* handle,
                DeviceDescription description)
-    : plugin_(std::move(plugin)), handle_(handle), description_(std::move(description)) {}
+    : plugin_(std::move(plugin)),
+      handle_(handle),
+      description_(std::move(description)),
+      watch_(plugin_->WatchCalls(plugin_->host_->device_patience())) {}
+
+template <typename Function, typename... Args>
+Status Device::Call(const CallSite& site, std::string_view object, Function function,
+                    Args... args) {
+  const CallWatch::Scope scope(watch_, {site.function, site.graph, object});
+  rl_error error = EmptyError();
+  const int32_t code = CallPlugin(site.plugin, site.function, function, args..., &error);
+  return CallStatus(site, code, error);
+}
 
 Device::~Device() {
+  const CallWatch::Scope scope(watch_, {.function = "device_close"});
   CallPlugin(plugin_->name(), "device_close", plugin_->table().device_close, handle_);
 }
 
@@ -142,7 +147,8 @@ Result<std::vector<OpSupport>> Device::QueryOps(const Graph& graph) {
   rl_op_support unanswered{};
   unanswered.supported = kUnanswered;
   std::vector<rl_op_support> answers(graph.ops.size(), unanswered);
-  RL_RETURN_IF_ERROR(Call(site, plugin_->table().query_ops, handle_, flat.view(), answers.data()));
+  RL_RETURN_IF_ERROR(
+      Call(site, {}, plugin_->table().query_ops, handle_, flat.view(), answers.data()));
   std::vector<OpSupport> support;
   support.reserve(answers.size());
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -168,7 +174,7 @@ Result<std::string> Device::DescribeGraph(const Graph& graph) {
   const CallSite site = SiteOf(*this, "graph_describe", &graph);
   const FlatGraph flat(graph);
   std::string text;
-  RL_RETURN_IF_ERROR(Call(site, table.graph_describe, handle_, flat.view(),
+  RL_RETURN_IF_ERROR(Call(site, {}, table.graph_describe, handle_, flat.view(),
                           static_cast<void*>(&text), AppendText));
   return text;
 }
@@ -179,7 +185,7 @@ Result<WeightLayout> Device::LayoutWeight(const WeightDesc& desc) {
   abi.data = nullptr;  // the question is asked before the file's pages are touched
   rl_weight_layout layout{};
   layout.struct_size = sizeof(layout);
-  RL_RETURN_IF_ERROR(Call(site, plugin_->table().weight_layout, handle_, &abi, &layout));
+  RL_RETURN_IF_ERROR(Call(site, desc.name, plugin_->table().weight_layout, handle_, &abi, &layout));
   if (layout.in_place > 1 || (layout.in_place == 1 && layout.bytes != 0)) {
     return Broken(site,
                   fmt::format("answered in_place {} with {} bytes for '{}', expected in_place "
@@ -199,7 +205,8 @@ Result<DeviceWeight> Device::CreateWeight(const WeightDesc& desc) {
   const rl_weight_desc abi = ToAbi(desc);
   RL_CHECK(desc.data.size() == abi.bytes);
   rl_weight* handle = nullptr;
-  if (Status status = Call(site, plugin_->table().weight_create, handle_, &abi, &handle); !status) {
+  if (Status status = Call(site, desc.name, plugin_->table().weight_create, handle_, &abi, &handle);
+      !status) {
     return tl::unexpected<Error>(
         std::move(status).error().WithContext(fmt::format("weight '{}'", desc.name)));
   }
@@ -218,7 +225,7 @@ Result<DeviceBuffer> Device::CreateBuffer(uint64_t bytes, rl_buffer_usage usage)
         Describe(site), bytes, description_.max_buffer_bytes);
   }
   rl_buffer* handle = nullptr;
-  RL_RETURN_IF_ERROR(Call(site, plugin_->table().buffer_create, handle_, bytes,
+  RL_RETURN_IF_ERROR(Call(site, {}, plugin_->table().buffer_create, handle_, bytes,
                           static_cast<int32_t>(usage), &handle));
   if (handle == nullptr) return Broken(site, "returned RL_OK without a buffer");
   return DeviceBuffer(&plugin_->table(), handle_, handle);
@@ -227,14 +234,14 @@ Result<DeviceBuffer> Device::CreateBuffer(uint64_t bytes, rl_buffer_usage usage)
 Status Device::Write(const DeviceBuffer& buffer, uint64_t offset, std::span<const std::byte> data) {
   RL_CHECK(buffer);
   if (data.empty()) return OkStatus();
-  return Call(SiteOf(*this, "buffer_write"), plugin_->table().buffer_write, handle_, buffer.get(),
-              offset, data.data(), uint64_t{data.size()});
+  return Call(SiteOf(*this, "buffer_write"), {}, plugin_->table().buffer_write, handle_,
+              buffer.get(), offset, data.data(), uint64_t{data.size()});
 }
 
 Status Device::Read(const DeviceBuffer& buffer, uint64_t offset, std::span<std::byte> data) {
   RL_CHECK(buffer);
   if (data.empty()) return OkStatus();
-  return Call(SiteOf(*this, "buffer_read"), plugin_->table().buffer_read, handle_, buffer.get(),
+  return Call(SiteOf(*this, "buffer_read"), {}, plugin_->table().buffer_read, handle_, buffer.get(),
               offset, data.data(), uint64_t{data.size()});
 }
 
@@ -243,7 +250,7 @@ Result<DevicePlan> Device::Compile(const Graph& graph, std::span<const Storage> 
   const CallSite site = SiteOf(*this, "plan_compile", &graph);
   const FlatGraph flat(graph, storage, record_times);
   rl_plan* handle = nullptr;
-  if (Status status = Call(site, plugin_->table().plan_compile, handle_, flat.view(), &handle);
+  if (Status status = Call(site, {}, plugin_->table().plan_compile, handle_, flat.view(), &handle);
       !status) {
     return tl::unexpected<Error>(
         std::move(status).error().WithContext(fmt::format("graph '{}'", graph.name)));
@@ -258,7 +265,7 @@ Status Device::Execute(const DevicePlan& plan, const Extents& extents, const Gra
   step.struct_size = sizeof(step);
   step.t = extents.t;
   step.r = extents.r;
-  return Call(SiteOf(*this, "plan_execute", graph), plugin_->table().plan_execute, plan.get(),
+  return Call(SiteOf(*this, "plan_execute", graph), {}, plugin_->table().plan_execute, plan.get(),
               &step);
 }
 
@@ -267,7 +274,7 @@ Result<rl_plan_stats> Device::Stats(const DevicePlan& plan) {
   rl_plan_stats stats{};
   stats.struct_size = sizeof(stats);
   RL_RETURN_IF_ERROR(
-      Call(SiteOf(*this, "plan_stats"), plugin_->table().plan_stats, plan.get(), &stats));
+      Call(SiteOf(*this, "plan_stats"), {}, plugin_->table().plan_stats, plan.get(), &stats));
   return stats;
 }
 
@@ -279,14 +286,14 @@ Status Device::ReadTimes(const DevicePlan& plan, const Graph& graph,
   if (!RecordsTimes()) return OkStatus();
   const CallSite site = SiteOf(*this, "plan_times", &graph);
   TimesReader reader{graph, sink};
-  RL_RETURN_IF_ERROR(Call(site, plugin_->table().plan_times, plan.get(),
+  RL_RETURN_IF_ERROR(Call(site, {}, plugin_->table().plan_times, plan.get(),
                           static_cast<void*>(&reader), ReadRecords));
   if (!reader.wrong.empty()) return Broken(site, "passed a record " + reader.wrong);
   return OkStatus();
 }
 
 Status Device::Wait() {
-  return Call(SiteOf(*this, "device_wait"), plugin_->table().device_wait, handle_);
+  return Call(SiteOf(*this, "device_wait"), {}, plugin_->table().device_wait, handle_);
 }
 
 }  // namespace rullama

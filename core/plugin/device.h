@@ -27,6 +27,8 @@
 #include "core/base/status.h"
 #include "core/ir/graph.h"
 #include "core/plugin/call_guard.h"
+#include "core/plugin/call_status.h"
+#include "core/plugin/call_watch.h"
 #include "core/plugin/host_table.h"
 
 namespace rullama {
@@ -62,6 +64,11 @@ struct WeightDesc {
 
 class Device;
 
+// The members of rl_plugin_v1 that free objects, as messages name them.
+constexpr std::string_view NameOfFree(const rl_buffer*) { return "buffer_free"; }
+constexpr std::string_view NameOfFree(const rl_weight*) { return "weight_free"; }
+constexpr std::string_view NameOfFree(const rl_plan*) { return "plan_free"; }
+
 // Owning handle of an object of a device; moves, never copies. `Free` is the table's function.
 // It points into its Plugin, which outlives it.
 template <typename Handle, void (*rl_plugin_v1::*Free)(rl_device*, Handle*)>
@@ -89,7 +96,7 @@ class DeviceObject {
     Handle* handle = std::exchange(handle_, nullptr);
     if (handle == nullptr) return;
     const std::string_view plugin(table_->name.data, table_->name.size);
-    CallPlugin(plugin, "a free function", table_->*Free, device_, handle);
+    CallPlugin(plugin, NameOfFree(handle), table_->*Free, device_, handle);
   }
 
  private:
@@ -165,10 +172,14 @@ class Device {
  private:
   friend class Plugin;
   Device(std::shared_ptr<const Plugin> plugin, rl_device* handle, DeviceDescription description);
+  // Calls a function of the table that reports errors; the error record is its last parameter.
+  template <typename Function, typename... Args>
+  Status Call(const CallSite& site, std::string_view object, Function function, Args... args);
 
   std::shared_ptr<const Plugin> plugin_;
   rl_device* handle_;
   DeviceDescription description_;
+  CallWatch watch_;
 };
 
 class Plugin : public std::enable_shared_from_this<Plugin> {
@@ -206,8 +217,11 @@ class Plugin : public std::enable_shared_from_this<Plugin> {
   ~Plugin();
 
  private:
+  friend class Device;
   Plugin() = default;
   Result<DeviceDescription> Describe(uint32_t index) const;
+  // Watches calls of the plugin for as long as the object exists, which this one outlives.
+  [[nodiscard]] CallWatch WatchCalls(std::chrono::milliseconds patience) const;
 
   std::shared_ptr<PluginHost> host_;
   rl_plugin_query_fn query_ = nullptr;  // null once given up

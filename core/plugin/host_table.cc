@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/printable.h"
+#include "core/plugin/call_guard.h"
 
 namespace rullama {
 namespace {
@@ -49,7 +50,10 @@ void Log(void* context, int32_t level, rl_str message) noexcept {
   }
 }
 
-int32_t Cancelled(void* context) noexcept { return Of(context).host->cancelled() ? 1 : 0; }
+int32_t Cancelled(void* context) noexcept {
+  NotePluginQuestion();
+  return Of(context).host->cancelled() ? 1 : 0;
+}
 
 std::optional<std::string_view> KeyOf(rl_str key) {
   if (key.data == nullptr || key.size == 0 || key.size > kMaxKeyBytes) return std::nullopt;

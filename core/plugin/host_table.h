@@ -20,14 +20,17 @@
 
 namespace rullama {
 
-// The time a plugin may take to list or open its devices before a message names it.
+// The time a plugin may take to list or open its devices before a message names it, and that a call
+// of a device may take, which may be a long step of a slow machine.
 inline constexpr std::chrono::milliseconds kPluginPatience = std::chrono::seconds(10);
+inline constexpr std::chrono::milliseconds kDevicePatience = std::chrono::seconds(30);
 
 struct HostOptions {
   std::shared_ptr<spdlog::logger> logger;              // null: spdlog's default logger
   std::shared_ptr<const std::atomic<bool>> cancelled;  // null: nobody ever cancels
   std::filesystem::path cache_directory = BlobCache::DefaultDirectory();
   std::chrono::milliseconds patience = kPluginPatience;
+  std::chrono::milliseconds device_patience = kDevicePatience;
 };
 
 class PluginHost {
@@ -42,6 +45,9 @@ class PluginHost {
 
   [[nodiscard]] spdlog::logger& logger() const { return *options_.logger; }
   [[nodiscard]] std::chrono::milliseconds patience() const { return options_.patience; }
+  [[nodiscard]] std::chrono::milliseconds device_patience() const {
+    return options_.device_patience;
+  }
   [[nodiscard]] bool cancelled() const;
   [[nodiscard]] BlobCache& blobs() { return blobs_; }
 

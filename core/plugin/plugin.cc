@@ -6,7 +6,6 @@
 #include "core/plugin/device.h"
 #include "core/plugin/handshake.h"
 #include "core/plugin/loader.h"
-#include "core/plugin/watchdog.h"
 
 namespace rullama {
 namespace {
@@ -35,26 +34,39 @@ Uses& AllUses() {
   return *kUses;
 }
 
-Watchdog WatchCall(const PluginHost& host, std::string_view plugin, std::string_view what) {
-  return Watchdog(host.patience(), [&host, name = std::string(plugin), what = std::string(what)] {
-    host.logger().warn(
-        "plugin '{}' has spent {} s in {}; its driver may hang, Ctrl-C stops rullama", name,
-        std::chrono::duration_cast<std::chrono::duration<double>>(host.patience()).count(), what);
-  });
+// What a call is about, for a message: " of weight 'x'", " of 'decode' with 35 matmul", or nothing.
+std::string SubjectOf(const WatchedCall& call) {
+  if (call.graph != nullptr) {
+    return fmt::format(" of '{}' with {}", call.graph->name, DescribeOps(*call.graph));
+  }
+  return call.object.empty() ? std::string() : fmt::format(" of weight '{}'", call.object);
+}
+
+CallWatch WatchCallsOf(const PluginHost& host, std::string_view plugin,
+                       std::chrono::milliseconds patience) {
+  return CallWatch(
+      patience, [&host, name = std::string(plugin), patience](const WatchedCall& call) {
+        host.logger().warn(
+            "plugin '{}' has spent {} s in {}{}; its driver may hang, Ctrl-C stops rullama", name,
+            std::chrono::duration_cast<std::chrono::duration<double>>(patience).count(),
+            call.function, SubjectOf(call));
+      });
 }
 
 }  // namespace
 
 Result<std::shared_ptr<Plugin>> Plugin::Load(const std::filesystem::path& path,
                                              const std::shared_ptr<PluginHost>& host) {
-  const Watchdog watchdog = WatchCall(*host, path.string(), "loading");
+  CallWatch watch = WatchCallsOf(*host, path.string(), host->patience());
+  const CallWatch::Scope scope(watch, {.function = "loading"});
   RL_ASSIGN_OR_RETURN(const rl_plugin_query_fn query, LoadQueryFunction(path));
   return FromQuery(query, path.string(), host);
 }
 
 Result<std::shared_ptr<Plugin>> Plugin::FromQuery(rl_plugin_query_fn query, std::string origin,
                                                   const std::shared_ptr<PluginHost>& host) {
-  const Watchdog watchdog = WatchCall(*host, origin, RL_PLUGIN_QUERY_NAME);
+  CallWatch watch = WatchCallsOf(*host, origin, host->patience());
+  const CallWatch::Scope scope(watch, {.function = RL_PLUGIN_QUERY_NAME});
   const rl_host_v1* host_table = PluginHost::MakeTable(host, ComponentOf(origin));
   Uses& uses = AllUses();
   const std::lock_guard lock(uses.mutex);
@@ -74,6 +86,10 @@ Result<std::shared_ptr<Plugin>> Plugin::FromQuery(rl_plugin_query_fn query, std:
   // its.
   plugin->table_.name = {plugin->name_.data(), plugin->name_.size()};
   return plugin;
+}
+
+CallWatch Plugin::WatchCalls(std::chrono::milliseconds patience) const {
+  return WatchCallsOf(*host_, name_, patience);
 }
 
 Result<DeviceDescription> Plugin::Describe(uint32_t index) const {
@@ -111,7 +127,8 @@ Result<DeviceDescription> Plugin::Describe(uint32_t index) const {
 
 Result<Plugin::DeviceList> Plugin::ListDevices() const {
   const CallSite site{name_, {}, "device_count"};
-  const Watchdog watchdog = WatchCall(*host_, name_, "device_count");
+  CallWatch watch = WatchCalls(host_->patience());
+  const CallWatch::Scope scope(watch, {.function = site.function});
   rl_str reason{};
   const uint32_t count =
       CallPlugin(name_, site.function, table_.device_count, table_.context, &reason);
@@ -135,7 +152,8 @@ Result<std::unique_ptr<Device>> Plugin::Open(
     uint32_t index, std::span<const std::pair<std::string, std::string>> options) const {
   RL_ASSIGN_OR_RETURN(DeviceDescription description, Describe(index));
   const CallSite site{name_, description.name, "device_open"};
-  const Watchdog watchdog = WatchCall(*host_, name_, "device_open");
+  CallWatch watch = WatchCalls(host_->patience());
+  const CallWatch::Scope scope(watch, {.function = site.function});
   std::vector<rl_option> pairs;
   pairs.reserve(options.size());
   for (const auto& [key, value] : options) {
@@ -167,6 +185,8 @@ void Plugin::Shutdown() {
   const auto use = uses.counts.find(std::exchange(query_, nullptr));
   if (--use->second > 0) return;
   uses.counts.erase(use);
+  CallWatch watch = WatchCalls(host_->patience());
+  const CallWatch::Scope scope(watch, {.function = "shutdown"});
   CallPlugin(name_, "shutdown", table_.shutdown, table_.context);
 }
 

@@ -2,8 +2,10 @@
 // also tests which names `new-backend` refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <filesystem>
+#include <memory>
 
 #include "tests/cli/program.h"
 #include "tests/gpu_backends.h"
@@ -104,6 +106,69 @@ TEST(AutoSettings, AProcessorTakesShortSteps) {
   const RunResult result = RunRullama({"-m", TinyModel(), "-v", "-n", "1", "-p", "Hi"});
   EXPECT_THAT(result.err, HasSubstr("context.prefill_chunk: 512, chosen for the device"));
   EXPECT_THAT(result.err, Not(HasSubstr("host_weights")));
+}
+
+class Hanging {
+ public:
+  Hanging(const std::string& function, bool asks)
+      : program_({"-m", TinyModel(), "--raw", "--plugin", RULLAMA_FAULTY_PLUGIN, "--backend",
+                  "faulty", "-p", "x", "-n", "4"},
+                 Options(function, asks)) {
+    Expect("faulty: hangs in " + function);
+  }
+
+  // Reads until `text` or the end is there.
+  void Expect(const std::string& text) {
+    while (shown_.find(text) == std::string::npos) {
+      const std::string more = program_.ReadSome();
+      if (more.empty()) break;
+      shown_ += more;
+    }
+    EXPECT_THAT(shown_, HasSubstr(text));
+  }
+  void Interrupt() const { program_.Signal(SIGINT); }
+  int Wait() {
+    for (std::string more; !(more = program_.ReadSome()).empty();) shown_ += more;
+    return program_.Wait();
+  }
+  [[nodiscard]] const std::string& shown() const { return shown_; }
+
+ private:
+  static RunOptions Options(const std::string& function, bool asks) {
+    RunOptions options;
+    options.join_streams = true;
+    options.environment.push_back("RULLAMA_FAULTY_HANG=" + function);
+    if (asks) options.environment.emplace_back("RULLAMA_FAULTY_ASKS=1");
+    return options;
+  }
+
+  RunningProgram program_;
+  std::string shown_;
+};
+
+// All at once, since most of the time is spent asleep.
+TEST(PluginHang, OneInterruptEndsTheProgramUnlessThePluginAsks) {
+  const std::vector<std::string> functions = {"device_open", "weight_create", "plan_compile",
+                                              "plan_execute"};
+  std::vector<std::unique_ptr<Hanging>> hanging;
+  for (const std::string& function : functions) {
+    hanging.push_back(std::make_unique<Hanging>(function, false));
+  }
+  Hanging asking("plan_execute", true), twice("plan_execute", false);
+  for (const auto& program : hanging) program->Interrupt();
+  asking.Interrupt();
+  twice.Interrupt();
+  twice.Expect("still at work in plan_execute of a plugin; Ctrl-C again ends the program at once");
+  twice.Interrupt();
+  EXPECT_EQ(twice.Wait(), 130);
+  EXPECT_THAT(twice.shown(), Not(HasSubstr("[plugin.hang]")));
+  for (size_t i = 0; i < functions.size(); ++i) {
+    EXPECT_EQ(hanging[i]->Wait(), 130);
+    EXPECT_THAT(hanging[i]->shown(),
+                AllOf(HasSubstr("a plugin hangs in " + functions[i]), HasSubstr("[plugin.hang]")));
+  }
+  EXPECT_EQ(asking.Wait(), 130);
+  EXPECT_THAT(asking.shown(), AllOf(HasSubstr("comes back"), Not(HasSubstr("[plugin.hang]"))));
 }
 
 TEST(PluginFault, DenyNamesAllKindsAndSaysWhatToSet) {

@@ -39,6 +39,7 @@ class ScopedVariable {
 // A host that logs into a string and keeps no cache.
 class TestHost {
  public:
+  // `patience` is that with plugins and with devices.
   explicit TestHost(std::chrono::milliseconds patience = kPluginPatience) {
     HostOptions options;
     auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(log_, true);
@@ -46,6 +47,7 @@ class TestHost {
     options.logger->set_level(spdlog::level::debug);
     options.cache_directory.clear();
     options.patience = patience;
+    options.device_patience = patience;
     host_ = std::make_shared<PluginHost>(std::move(options));
   }
   [[nodiscard]] const std::shared_ptr<PluginHost>& get() const { return host_; }

@@ -6,11 +6,14 @@
 // RULLAMA_FAULTY_READS=N fills everything that is read with this byte, RULLAMA_FAULTY_LAYOUT makes
 // each weight need all memory there is, RULLAMA_FAULTY_EXIT calls exit(0) when devices are counted,
 // RULLAMA_FAULTY_GPU=N calls the device a GPU with N bytes of memory, and with RULLAMA_FAULTY_LOST
-// each execution loses the device.
+// each execution loses the device. RULLAMA_FAULTY_HANG=F, a function that takes an rl_error, never
+// returns from F; with RULLAMA_FAULTY_ASKS it asks whether to stop, and comes back seven seconds
+// after it was told to.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -18,6 +21,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/reference/reference_backend.h"
@@ -29,6 +33,10 @@ constexpr std::string_view kName = "faulty";
 rl_plugin_v1 table;  // the reference's, with our name and plan_compile
 const rl_plugin_v1* reference = nullptr;
 const rl_host_v1* host = nullptr;
+
+void LogWarning(const std::string& text) {
+  host->log(host->context, RL_LOG_WARNING, {text.data(), text.size()});
+}
 
 struct Fault {
   std::string op;
@@ -123,8 +131,7 @@ class FaultyGraph {
     off.attrs_size = sizeof(extra.attrs);
     off.attrs = &extra.attrs;
     ops_.push_back(off);
-    const std::string text = fmt::format("faulty: {} times {}", fault.op, fault.factor);
-    host->log(host->context, RL_LOG_WARNING, {text.data(), text.size()});
+    LogWarning(fmt::format("faulty: {} times {}", fault.op, fault.factor));
   }
 
   rl_graph graph_;
@@ -132,6 +139,37 @@ class FaultyGraph {
   std::vector<rl_op> ops_;
   std::deque<Extra> extras_;  // ops point into them
 };
+
+// Returns RL_OK at once unless `function` is to hang.
+int32_t MayHang(std::string_view function, rl_error* error) {
+  const char* variable = std::getenv("RULLAMA_FAULTY_HANG");
+  if (variable == nullptr || function != variable) return RL_OK;
+  const bool asks = std::getenv("RULLAMA_FAULTY_ASKS") != nullptr;
+  LogWarning(fmt::format("faulty: hangs in {}", function));
+  constexpr auto kMoment = std::chrono::milliseconds(20);
+  constexpr auto kLate = std::chrono::seconds(7);
+  for (auto told = std::chrono::milliseconds(0); told < kLate;) {
+    std::this_thread::sleep_for(kMoment);
+    if (asks && host->cancelled(host->context) != 0) told += kMoment;
+  }
+  LogWarning("faulty: comes back");
+  error->code = RL_CANCELLED;
+  error->op_index = RL_NO_OP;
+  std::strncpy(error->message, "told to stop", RL_ERROR_TEXT - 1);
+  return RL_CANCELLED;
+}
+
+int32_t OpenWithFaults(void* context, uint32_t index, const rl_option* options, uint32_t count,
+                       rl_device** device, rl_error* error) {
+  if (const int32_t code = MayHang("device_open", error); code != RL_OK) return code;
+  return reference->device_open(context, index, options, count, device, error);
+}
+
+int32_t CreateWithFaults(rl_device* device, const rl_weight_desc* desc, rl_weight** weight,
+                         rl_error* error) {
+  if (const int32_t code = MayHang("weight_create", error); code != RL_OK) return code;
+  return reference->weight_create(device, desc, weight, error);
+}
 
 int32_t ReadWithFaults(rl_device* device, rl_buffer* buffer, uint64_t offset, void* data,
                        uint64_t size, rl_error* error) {
@@ -161,6 +199,7 @@ int32_t InfoWithFaults(void* context, uint32_t index, rl_device_info* info, rl_e
 }
 
 int32_t ExecuteWithFaults(rl_plan* plan, const rl_step* step, rl_error* error) {
+  if (const int32_t code = MayHang("plan_execute", error); code != RL_OK) return code;
   if (std::getenv("RULLAMA_FAULTY_LOST") == nullptr) {
     return reference->plan_execute(plan, step, error);
   }
@@ -177,6 +216,7 @@ uint32_t CountWithFaults(void* context, rl_str* reason) {
 
 int32_t CompileWithFaults(rl_device* device, const rl_graph* graph, rl_plan** plan,
                           rl_error* error) noexcept {
+  if (const int32_t code = MayHang("plan_compile", error); code != RL_OK) return code;
   try {
     const FaultyGraph faulty(*graph, ReadFaults());
     return reference->plan_compile(device, &faulty.graph(), plan, error);
@@ -198,6 +238,8 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   host = from;
   table = *reference;
   table.name = {kName.data(), kName.size()};
+  table.device_open = OpenWithFaults;
+  table.weight_create = CreateWithFaults;
   table.plan_compile = CompileWithFaults;
   table.plan_execute = ExecuteWithFaults;
   table.buffer_read = ReadWithFaults;

@@ -203,6 +203,30 @@ TEST(Lies, HangingEnumerationIsReported) {
   EXPECT_THAT(host.log(), ::testing::ContainsRegex("plugin 'fake' has spent .*device_count"));
 }
 
+TEST(Lies, AHangingDeviceIsReportedWithWhatItIsBusyWith) {
+  const Graph graph = CopyGraph(3);
+  for (const std::string function :
+       {"query_ops", "plan_compile", "plan_execute", "buffer_write", "device_close"}) {
+    const ScopedVariable script("RULLAMA_FAKE", "hang=" + function);
+    const TestHost host(std::chrono::milliseconds(20));
+    const auto plugin = Plugin::Load(FakeFile("fake"), host.get());
+    ASSERT_TRUE(plugin);
+    {
+      const auto device = (*plugin)->Open(0, {});
+      ASSERT_TRUE(device);
+      const auto buffer = (*device)->CreateBuffer(64, RL_BUFFER_IO);
+      EXPECT_TRUE((*device)->Write(*buffer, 0, std::vector<std::byte>(16)));
+      EXPECT_TRUE((*device)->QueryOps(graph));
+      const auto plan = (*device)->Compile(graph, StorageOf(graph, *buffer));
+      ASSERT_TRUE(plan);
+      EXPECT_TRUE((*device)->Execute(*plan, {}, &graph));
+    }
+    const bool of_graph = function == "query_ops" || function.starts_with("plan_");
+    EXPECT_THAT(host.log(), ::testing::HasSubstr("plugin 'fake' has spent 0.02 s in " + function +
+                                                 (of_graph ? " of 'copies' with 3 copy; " : "; ")));
+  }
+}
+
 // A plugin that throws across the boundary ends the process, but with its name and the right code.
 void Die(const std::string& script) {
   InstallTerminateHandler();
@@ -221,7 +245,7 @@ TEST(ThrowingPluginDeathTest, EveryFunction) {
   }
   for (const std::string function : {"device_close", "weight_free", "buffer_free", "plan_free"}) {
     EXPECT_EXIT(Die("throw=" + function), ::testing::ExitedWithCode(kBackendExit),
-                "plugin 'fake' threw");
+                "plugin 'fake' threw an exception out of " + function + ": thrown by the fake");
   }
 }
 

@@ -1,0 +1,67 @@
+// Reports a call of a plugin that takes too long: a driver that hangs otherwise looks like rullama
+// itself hanging. It only reports; nothing is interrupted.
+//
+// Ownership: the thread is joined by the destructor. Thread safety: one call at a time; `on_late`
+// runs on the thread of the watch, while the call goes on, and must not begin or end one. Errors:
+// none; if the system gives no thread, nothing is watched.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "core/ir/graph.h"
+
+namespace rullama {
+
+// A call in progress. What it refers to outlives the call; `function` is a literal.
+struct WatchedCall {
+  std::string_view function;
+  const Graph* graph = nullptr;  // what is queried, compiled or executed, or null
+  std::string_view object = {};  // the weight it is about; may be empty
+};
+
+class CallWatch {
+ public:
+  // Calls `on_late` while a call lasts longer than `limit`, once for each function.
+  CallWatch(std::chrono::milliseconds limit, std::function<void(const WatchedCall&)> on_late);
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+  ~CallWatch();
+
+  // Watches a call for its lifetime. Takes no system call.
+  class Scope {
+   public:
+    Scope(CallWatch& watch, const WatchedCall& call);
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope();
+
+   private:
+    CallWatch& watch_;
+  };
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Watch();
+
+  const std::chrono::milliseconds limit_;
+  const std::function<void(const WatchedCall&)> on_late_;
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool stop_ = false;
+  bool running_ = false;
+  WatchedCall call_;
+  Clock::time_point begin_;
+  std::vector<std::string_view> told_;  // functions
+  std::thread thread_;
+};
+
+// "35 matmul, 12 rms_norm and 9 others": the kinds of a graph's ops, the most frequent first.
+std::string DescribeOps(const Graph& graph);
+
+}  // namespace rullama
