@@ -96,6 +96,7 @@ class ChatLoop {
           return 0;
         case LineInput::Event::kInterrupted:
           console_.WriteError("\n");
+          if (input_->typed()) interrupts_ = 0;
           // A SIGINT that is left pending makes the exit code.
           if (Terminated() || ++interrupts_ > 1) return 0;
           console_.WriteError("(Ctrl-C once more, Ctrl-D or /bye ends the conversation)\n");
@@ -256,7 +257,7 @@ class ChatLoop {
   ChatHistory history_;
   std::unique_ptr<LineInput> input_;
   MessageAssembler assembler_;
-  int interrupts_ = 0;  // in a row, at the prompt
+  int interrupts_ = 0;  // in a row, at the prompt, without a key in between
   bool done_ = false;
 };
 

@@ -37,11 +37,14 @@ class PlainInput final : public LineInput {
 
   Event Read(const std::string& prompt, std::string& text) override {
     WriteTo(out_, prompt);
+    typed_ = false;
     SetEditing(true);
     const Event event = ReadLine(text);
     SetEditing(false);
     return event;
   }
+  // The terminal's own editing shows only whole lines.
+  [[nodiscard]] bool typed() const override { return typed_; }
   void Remember(const std::string&) override {}
 
  private:
@@ -64,10 +67,12 @@ class PlainInput final : public LineInput {
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0 || buffer_.size() > kMaxLineBytes) return Event::kEnd;
       buffer_.append(chunk, static_cast<size_t>(count));
+      typed_ = true;
     }
   }
 
   int out_;
+  bool typed_ = false;
   std::string buffer_;
 };
 
@@ -109,6 +114,7 @@ class EditedInput final : public LineInput {
     prompt_ = color_ ? std::string() + kHidden + "\x1b[1m" + kHidden + prompt + kHidden +
                            "\x1b[0m" + kHidden
                      : prompt;
+    typed_ = false;
     SetEditing(true);
     // The terminal is prepared before the prompt appears; otherwise early input would be shown
     // twice.
@@ -127,6 +133,8 @@ class EditedInput final : public LineInput {
     if (text.ends_with('\n')) text.pop_back();
     return Event::kText;
   }
+
+  [[nodiscard]] bool typed() const override { return typed_; }
 
   void Remember(const std::string& text) override {
     HistEvent event;
@@ -155,6 +163,7 @@ class EditedInput final : public LineInput {
       const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) return -1;
+      Of(edit).typed_ = true;
       bytes += byte;
       bool incomplete = false;
       const size_t length = Utf8SequenceLength(bytes, &incomplete);
@@ -232,6 +241,7 @@ class EditedInput final : public LineInput {
 
   int out_;
   bool color_;
+  bool typed_ = false;
   std::string prompt_;
   File in_;
   File file_;

@@ -21,6 +21,8 @@ class LineInput {
   virtual ~LineInput() = default;
   // `prompt` has no control characters.
   virtual Event Read(const std::string& prompt, std::string& text) = 0;
+  // Whether a key was pressed during the last Read, other than Ctrl-C.
+  [[nodiscard]] virtual bool typed() const = 0;
   // Text that can be recalled; the newest is added last.
   virtual void Remember(const std::string& text) = 0;
 

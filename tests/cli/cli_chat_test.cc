@@ -230,6 +230,31 @@ TEST(Chat, InterruptEndsAnAnswerOnly) {
   EXPECT_EQ(chat.Leave(), 0);
 }
 
+// What was interrupted before counts only until something was typed, or an answer was stopped.
+TEST(Chat, InterruptsAreForgotten) {
+  const std::vector<std::string> endless = {"--logit-bias", "1=-100", "--logit-bias", "16=-100"};
+  std::vector<std::string> arguments = endless;
+  arguments.insert(arguments.end(), {"-n", "-1", "-v"});
+  Chat chat(arguments);
+  const std::string answer = AnswerTo("The prince", endless);
+  for (int round = 1; round <= 3; ++round) {
+    chat.Type("The prince\r");
+    chat.Expect("> The prince\n" + answer.substr(0, 8), round);
+    chat.Type(kCtrlC);
+    chat.Ready();
+    chat.Expect("; interrupted\n", round);
+    chat.Say("/clear");
+  }
+  for (int round = 1; round <= 3; ++round) {
+    chat.Type("half a line");
+    chat.Expect("> half a line", round);  // the terminal forgets what nobody has read
+    chat.Type(kCtrlC);
+    chat.Ready();
+    chat.Expect("Ctrl-C once more, Ctrl-D or /bye", round);
+  }
+  EXPECT_EQ(chat.Leave(), 0);
+}
+
 TEST(Chat, AFullContextForgetsTheOldestTurns) {
   Chat chat({"-c", "120", "-n", "30", "-v"});
   for (int turn = 1; turn <= 6; ++turn) {
