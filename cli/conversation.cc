@@ -13,8 +13,11 @@
 namespace rullama::cli {
 namespace {
 
-// An answer should find a quarter of the context free, so that turns are not dropped one by one.
+// An answer should find a quarter of the context free.
 constexpr int64_t kReservedPart = 4;
+// Once turns are forgotten, as many as leave a quarter of the context free beside that: what is
+// left is read anew, which the turns after it then need not be.
+constexpr int64_t kForgottenPart = 4;
 
 // Removes the oldest message of the user and all up to the next one. The last one stays.
 bool DropOldestTurn(nlohmann::json& messages) {
@@ -97,13 +100,13 @@ Result<Request> Conversation::FittedRequest() {
   nlohmann::json kept = messages_;
   Request request = request_;
   int dropped = 0;
+  int64_t most = model.capacity - Reserve();
   for (;;) {
     request.messages = JsonText(kept);
     request.media = MediaOfMessages(kept);
     RL_ASSIGN_OR_RETURN(const int64_t tokens, engine_.CountPrompt(request));
-    const bool fits = tokens + Reserve() <= model.capacity;
-    if (!fits && DropOldestTurn(kept)) {
-      ++dropped;
+    if (tokens > most && DropOldestTurn(kept)) {
+      if (dropped++ == 0) most -= model.capacity / kForgottenPart;
       continue;
     }
     if (tokens + model.canvas_length > model.capacity) return tl::unexpected(TooLong(tokens));

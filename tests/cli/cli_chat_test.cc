@@ -272,13 +272,29 @@ TEST(Chat, AFullContextForgetsTheOldestTurns) {
   chat.Expect(" generated", 7);
 }
 
+// A turn that forgets reads all that is left anew, so those after it are not to forget as well.
+TEST(Chat, AFullContextForgetsSeveralTurnsAtOnce) {
+  Chat chat({"-c", "300", "-n", "8", "-v"});
+  const std::string message = "Tell me about the prince and the general";
+  int turns = 0;
+  while (chat.shown().find("forgot the ") == std::string::npos && turns < 30) {
+    chat.Say(message);
+    chat.Expect(" generated", ++turns);
+  }
+  EXPECT_THAT(chat.shown(), ::testing::ContainsRegex("forgot the [2-9] oldest turns"));
+  chat.Say(message);
+  chat.Expect(" generated", ++turns);
+  const std::string shown = chat.shown();
+  EXPECT_EQ(shown.find("forgot the "), shown.rfind("forgot the ")) << shown;
+}
+
 TEST(Chat, AnAnswerThatFillsTheContextIsNotTheEnd) {
   // Banning the tokens that end a turn makes an answer endless.
   Chat chat({"-c", "60", "-n", "-1", "--logit-bias", "1=-100", "--logit-bias", "16=-100"});
   chat.Say("Hi");
   chat.Expect("the answer ends here: the context of 60 tokens is full");
   chat.Say("Go on");
-  chat.Expect("forgot the oldest turn so that");
+  chat.Expect("forgot the oldest turn");
   chat.Expect("the answer ends here", 2);
   EXPECT_EQ(chat.Leave(), 0);
 }
