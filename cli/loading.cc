@@ -4,13 +4,17 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/crash_report.h"
 #include "cli/memory_bars.h"
 #include "cli/signals.h"
 #include "engine/engine_access.h"
 #include "engine/layer_placement.h"
+#include "engine/model_program.h"
 
 namespace rullama::cli {
 namespace {
@@ -52,10 +56,24 @@ Status SetVerbosity(const ConfigFlags& flags, Console& console) {
   return OkStatus();
 }
 
+// Prints what requests cannot have because the backend refuses the ops for it.
+void DescribeRefused(const std::vector<Session::RefusedGraph>& refused, const ProgramGraphs& graphs,
+                     Console& console) {
+  std::map<std::string, std::vector<std::string>> uses;  // by reason
+  for (const Session::RefusedGraph& graph : refused) {
+    uses[graph.error.message].push_back(graphs.UseOf(graph.graph));
+  }
+  for (const auto& [reason, lost] : uses) {
+    console.Note(fmt::format("not with this backend: {}; {}", fmt::join(lost, ", "), reason));
+  }
+}
+
 // Prints the memory that each device will hold.
 void DescribeMemory(const ModelSession& session, Console& console) {
-  const auto needs = session.session().PredictMemory();
+  std::vector<Session::RefusedGraph> refused;
+  const auto needs = session.session().PredictMemory(&refused);
   if (!needs) return console.Warn(needs.error().ToString());
+  DescribeRefused(refused, session.graphs(), console);
   const BackendDevices& devices = session.devices();
   std::vector<DeviceMemory> amounts;
   amounts.reserve(needs->size());

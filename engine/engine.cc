@@ -150,7 +150,8 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
     options = WithDrafts(std::move(options), model.config());
     RL_ASSIGN_OR_RETURN(drafter, OpenDrafter(model, options, setup.hooks, notices));
     if (drafter) {
-      RL_ASSIGN_OR_RETURN(const auto needs, drafter->session().session().PredictMemory());
+      std::vector<Session::RefusedGraph> ignored;  // it needs few of them
+      RL_ASSIGN_OR_RETURN(const auto needs, drafter->session().session().PredictMemory(&ignored));
       options.reserved_bytes = needs.front().total();
     }
   }

@@ -201,6 +201,21 @@ EntropyBoundSettings RecommendedBy(const CanvasFacts& canvas) {
           .confidence_threshold = canvas.confidence_threshold};
 }
 
+std::string ProgramGraphs::UseOf(GraphHandle graph) const {
+  constexpr std::array<std::string_view, kRowChainKinds> kAnswers = {
+      "greedy answers", "drawn answers", "penalties, biases and JSON schemas",
+      "all settings of the sampler"};
+  if (media == graph) return "pictures and sound";
+  if (denoise == graph || condition == graph) return "canvases";
+  if (!hidden || !logits) return "text";  // not of kBatch
+  if (hidden->graph == graph) return "embeddings";
+  if (logits->graph == graph) return "logits of prompts";
+  size_t kind = 0;
+  while (kind + 1 < draw.size() && draw[kind][0] != graph && draw[kind][1] != graph) ++kind;
+  const bool has_logprobs = draw[kind][1] == graph;
+  return std::string(kAnswers[kind]) + (has_logprobs ? " with log-probabilities" : "");
+}
+
 StepLimits BatchLimits(int64_t decode_rows, int64_t chunk) {
   return {.max_rows = std::max(decode_rows, chunk), .max_wanted = decode_rows};
 }

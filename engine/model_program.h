@@ -71,6 +71,9 @@ struct ProgramGraphs {
     return draw[static_cast<size_t>(chain.kind)][chain.logprobs ? 1 : 0];
   }
   std::array<std::array<GraphHandle, 2>, kRowChainKinds> draw = {};  // by kind, and logprobs
+
+  // What requests lack without this graph, for messages: "greedy answers with log-probabilities".
+  [[nodiscard]] std::string UseOf(GraphHandle graph) const;
 };
 
 struct ModelProgram {

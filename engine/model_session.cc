@@ -73,7 +73,8 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   const auto need = [&](const DeviceSettings& asked) -> Result<std::vector<uint64_t>> {
     built = asked;
     RL_RETURN_IF_ERROR(BuildSession(options, asked));
-    RL_ASSIGN_OR_RETURN(const auto needs, session_->PredictMemory());
+    std::vector<Session::RefusedGraph> ignored;  // no request need run them
+    RL_ASSIGN_OR_RETURN(const auto needs, session_->PredictMemory(&ignored));
     if (!towers) {
       RL_ASSIGN_OR_RETURN(towers, TowerBytes());
     }
@@ -87,11 +88,20 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
                       ChooseForDevices(std::move(settings), auto_choices_,
                                        devices_.DescribeLayerDevices(), capacity(), need));
   if (built != settings) RL_RETURN_IF_ERROR(BuildSession(options, settings));
-  // A model whose weights no device reads is refused now, not by its first step.
+  return CheckGraphs(options);
+}
+
+// A model whose weights no device reads is refused now, not by its first step. Of the graphs of a
+// batch a request needs one: what the others are for may be lacking.
+Status ModelSession::CheckGraphs(const ModelSessionOptions& options) const {
+  const bool one_will_do = options.outputs == GraphOutputs::kBatch;
+  Status first = OkStatus();
   for (const SessionGraph& of : session_->graphs()) {
-    RL_RETURN_IF_ERROR(CheckSupport(of.graph, devices_, placement_));
+    Status status = CheckSupport(of.graph, devices_, placement_);
+    if (one_will_do && status) return status;
+    if (first) first = std::move(status);
   }
-  return OkStatus();
+  return first;
 }
 
 int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {

@@ -223,12 +223,23 @@ Status Session::MakeArenasFor(size_t graph, const Bucket& bucket) {
   return OkStatus();
 }
 
-Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
+Result<std::vector<MemoryNeed>> Session::PredictMemory(std::vector<RefusedGraph>* refused) const {
   std::vector<Program> programs;
+  std::vector<RefusedGraph> without;
   for (size_t i = 0; i < graphs_.size(); ++i) {
-    RL_ASSIGN_OR_RETURN(Program program, BuildLargestProgram(i));
-    programs.push_back(std::move(program));
+    auto program = BuildLargestProgram(i);
+    if (program) {
+      programs.push_back(*std::move(program));
+      continue;
+    }
+    const std::string_view id = program.error().id;
+    if (refused == nullptr || (id != "placement.refused" && id != "passes.state_split")) {
+      return tl::unexpected(std::move(program).error());
+    }
+    without.push_back({GraphHandle{i}, std::move(program).error()});
   }
+  if (programs.empty() && !without.empty()) return tl::unexpected(without.front().error);
+  if (refused != nullptr) *refused = std::move(without);
   return resources_.NeedOf(programs);
 }
 

@@ -147,9 +147,16 @@ class Session {
   // DemandMode::kPerOutput.
   Status Prepare(int64_t rows, DemandMode demand, GraphHandle graph = {}, int64_t wanted = 1);
 
+  struct RefusedGraph {
+    GraphHandle graph;
+    Error error;  // placement.refused or passes.state_split
+  };
   // The bytes that each device will hold beside those it holds already once every graph has run its
-  // largest step. Allocates nothing on a device.
-  [[nodiscard]] Result<std::vector<MemoryNeed>> PredictMemory() const;
+  // largest step. Allocates nothing on a device. With `refused`, graphs that the devices refuse are
+  // returned there and not counted: whether one is needed shows when it is to run. The error of the
+  // first if all are refused, or if any is and `refused` is null.
+  [[nodiscard]] Result<std::vector<MemoryNeed>> PredictMemory(
+      std::vector<RefusedGraph>* refused = nullptr) const;
 
   [[nodiscard]] std::span<const SessionGraph> graphs() const { return graphs_; }
   [[nodiscard]] const Graph& graph(GraphHandle graph = {}) const {

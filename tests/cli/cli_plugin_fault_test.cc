@@ -108,6 +108,21 @@ TEST(AutoSettings, AProcessorTakesShortSteps) {
   EXPECT_THAT(result.err, Not(HasSubstr("host_weights")));
 }
 
+// What a run does not need is no warning, and refuses nothing.
+TEST(PluginFault, WhatABackendCannotDoIsANote) {
+  RunOptions options;
+  options.environment.emplace_back("RULLAMA_FAULTY_REFUSES=logprobs.");
+  const RunResult result =
+      RunRullama({"-m", TinyModel(), "--plugin", RULLAMA_FAULTY_PLUGIN, "--backend", "faulty", "-v",
+                  "--raw", "-p", "The", "-n", "2", "--greedy"},
+                 options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("not with this backend: greedy answers with "
+                                          "log-probabilities, drawn answers with "),
+                                HasSubstr("is refused by faulty: not today"), HasSubstr("memory:"),
+                                Not(HasSubstr("warning"))));
+}
+
 class Hanging {
  public:
   Hanging(const std::string& function, bool asks)

@@ -8,7 +8,8 @@
 // RULLAMA_FAULTY_GPU=N calls the device a GPU with N bytes of memory, and with RULLAMA_FAULTY_LOST
 // each execution loses the device. RULLAMA_FAULTY_HANG=F, a function that takes an rl_error, never
 // returns from F; with RULLAMA_FAULTY_ASKS it asks whether to stop, and comes back seven seconds
-// after it was told to.
+// after it was told to. RULLAMA_FAULTY_REFUSES=TEXT refuses ops whose first result's name begins
+// with it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -171,6 +172,22 @@ int32_t CreateWithFaults(rl_device* device, const rl_weight_desc* desc, rl_weigh
   return reference->weight_create(device, desc, weight, error);
 }
 
+int32_t QueryWithFaults(rl_device* device, const rl_graph* graph, rl_op_support* support,
+                        rl_error* error) {
+  const int32_t code = reference->query_ops(device, graph, support, error);
+  const char* refused = std::getenv("RULLAMA_FAULTY_REFUSES");
+  if (code != RL_OK || refused == nullptr) return code;
+  const auto values = Elements(graph->values, graph->value_size, graph->value_count);
+  const auto ops = Elements(graph->ops, graph->op_size, graph->op_count);
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const rl_str name = values[ops[i].results[0]].name;
+    if (!std::string_view(name.data, name.size).starts_with(refused)) continue;
+    support[i].supported = 0;
+    std::strncpy(support[i].reason, "not today", sizeof(support[i].reason) - 1);
+  }
+  return code;
+}
+
 int32_t ReadWithFaults(rl_device* device, rl_buffer* buffer, uint64_t offset, void* data,
                        uint64_t size, rl_error* error) {
   const int32_t code = reference->buffer_read(device, buffer, offset, data, size, error);
@@ -240,6 +257,7 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table.name = {kName.data(), kName.size()};
   table.device_open = OpenWithFaults;
   table.weight_create = CreateWithFaults;
+  table.query_ops = QueryWithFaults;
   table.plan_compile = CompileWithFaults;
   table.plan_execute = ExecuteWithFaults;
   table.buffer_read = ReadWithFaults;
