@@ -1,18 +1,17 @@
 #include "cli/crash_report.h"
 
 #include <fmt/format.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
 
+#include "core/base/alternate_stack.h"
 #include "core/base/printable.h"
 #include "core/plugin/blob_cache.h"
 #include "core/plugin/call_guard.h"
@@ -24,9 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
 constexpr size_t kMaxNoteBytes = 2048;
-constexpr size_t kAlternateStackBytes = size_t{64} << 10;
-// A fault this near to the stack pointer is a stack that is full: frames are smaller.
-constexpr uintptr_t kStackFrameBytes = uintptr_t{64} << 10;
 
 // Text that a handler may read while it is being changed: only what is complete is shown.
 struct CrashText {
@@ -49,7 +45,6 @@ struct CrashState {
   CrashText caches;
   std::atomic<bool> reported{false};
   std::array<bool, kCrashSignals.size()> ours = {};  // whose handlers are installed here
-  alignas(16) std::array<std::byte, kAlternateStackBytes> stack;
 };
 CrashState crash;
 
@@ -75,19 +70,6 @@ std::string_view NameOfSignal(int signal) {
   }
 }
 
-bool StackIsFull([[maybe_unused]] int signal, [[maybe_unused]] const siginfo_t* info,
-                 [[maybe_unused]] void* context) {
-#if defined(__x86_64__)
-  if (signal != SIGSEGV || info == nullptr || context == nullptr) return false;
-  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
-  const auto stack =
-      static_cast<uintptr_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP]);
-  return address + kStackFrameBytes > stack && address < stack + kStackFrameBytes;
-#else
-  return false;
-#endif
-}
-
 void OnCrash(int signal, siginfo_t* info, void* context) {
   ReportCrash(signal, info, context);
   ::signal(signal, SIG_DFL);
@@ -108,14 +90,9 @@ fs::path DriverCache(const char* variable, const char* name) {
 }  // namespace
 
 void InstallCrashHandlers() {
-  // A full stack leaves no room for a handler.
-  stack_t stack{};
-  if (::sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE) != 0) {
-    stack = {};
-    stack.ss_sp = crash.stack.data();
-    stack.ss_size = crash.stack.size();
-    ::sigaltstack(&stack, nullptr);
-  }
+  // As long as the process: the main thread ends it.
+  static AlternateStack* const kStack = new AlternateStack;
+  static_cast<void>(kStack);
   for (size_t i = 0; i < kCrashSignals.size(); ++i) {
     struct sigaction action {};
     crash.ours[i] =

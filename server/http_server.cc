@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/alternate_stack.h"
 #include "core/base/clock.h"
 #include "core/base/printable.h"
 #include "server/connection.h"
@@ -134,6 +135,7 @@ ApiResult<void> HttpServer::Impl::StartHandler(std::function<void()> work) {
   try {
     std::thread([this, work = std::move(work)]() mutable {
       try {
+        const AlternateStack stack;  // a request may load a model, which runs plugins
         work();
       } catch (const std::exception&) {
         // The exchange has gone, which closes the connection.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/alternate_stack.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
 #include "server/call.h"
@@ -85,7 +86,10 @@ Models::Models(std::vector<ServedModel> models, std::shared_ptr<Engine> first,
   entry.keep = entry.model.keep_alive;
   entry.last_used = Clock::now();
   metrics_.Add(Counter::kModelLoads, 1, R"(result="ok")");
-  watcher_ = std::thread([this] { Watch(); });
+  watcher_ = std::thread([this] {
+    const AlternateStack stack;  // unloading a model closes its devices
+    Watch();
+  });
 }
 
 Models::~Models() {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/base/alternate_stack.h"
+
 namespace rullama {
 
 StepPipeline::StepPipeline(size_t workers) : queues_(workers) {
@@ -43,6 +45,7 @@ void StepPipeline::WaitForAll() {
 }
 
 void StepPipeline::Work(size_t worker) {
+  const AlternateStack stack;
   std::vector<PipelinedStep*>& queue = queues_[worker];
   std::unique_lock lock(mutex_);
   while (true) {

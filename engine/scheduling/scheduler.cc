@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/base/alternate_stack.h"
+
 namespace rullama {
 
 Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr<Wakeup> wakeup)
@@ -17,7 +19,10 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       reader_(session, options_, contents_, jobs_, canvases_ ? &*canvases_ : nullptr, counters_) {
   if (!canvases_) decoder_.emplace(session, options_, contents_, jobs_, counters_);
   counters_.Update([this](EngineStats& stats) { stats.slots = options_.slots; });
-  thread_ = std::thread([this] { Loop(); });
+  thread_ = std::thread([this] {
+    const AlternateStack stack;
+    Loop();
+  });
 }
 
 Scheduler::~Scheduler() {

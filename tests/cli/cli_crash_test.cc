@@ -54,5 +54,19 @@ TEST(Crash, TheSignalStaysTheReasonOfTheEnd) {
   }
 }
 
+// query_ops is called on the engine's thread, device_open on the main one.
+TEST(Crash, AFullStackIsReportedOnEachThread) {
+  for (const std::string function : {"device_open", "query_ops"}) {
+    const RunResult result = RunFake("overflow=" + function, "/nonexistent");
+    if (kSanitized) {
+      EXPECT_THAT(result.err, HasSubstr("stack-overflow"));
+      continue;
+    }
+    EXPECT_EQ(result.exit_code, 128 + SIGSEGV);
+    EXPECT_THAT(result.err, AllOf(HasSubstr(" in " + function + " of plugin 'fake'"),
+                                  HasSubstr("the stack is full")));
+  }
+}
+
 }  // namespace
 }  // namespace rullama::cli_test

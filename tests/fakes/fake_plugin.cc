@@ -13,7 +13,7 @@
 //                                     without a text, returns an unknown code, fails with a text
 //                                     that is neither terminated nor UTF-8, returns RL_OK and a
 //                                     null handle, or sleeps for 300 ms
-//   crash=F                           function F reads from an invalid address
+//   crash=F  overflow=F               function F reads from an invalid address, or fills its stack
 //   fail_at=F:N                       the N-th call of F fails (1 is the first)
 //   meet=F:N                          the calls N and N + 1 of F go on once both were made, by
 //                                     different threads; one that waits half a minute fails
@@ -28,6 +28,7 @@
 #include <rullama/abi/rullama_abi.h>
 
 #include <chrono>
+#include <climits>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -151,12 +152,21 @@ void ReadInvalidAddress() {
   [[maybe_unused]] const int value = *nowhere;
 }
 
+// Calls itself so often that no stack is large enough.
+int FillStack(int calls) {
+  constexpr int kFrame = 4096;
+  volatile char frame[kFrame];
+  frame[calls % kFrame] = 1;
+  return calls == 0 ? 0 : FillStack(calls - 1) + frame[calls % kFrame];
+}
+
 // The lie the script wants of this function, as the code to return; RL_OK for none.
 int32_t Lie(const char* function, rl_error* error) {
   const Script& script = TheScript();
   if (script.Has("hang", function)) std::this_thread::sleep_for(kHang);
   if (script.Has("exit", function)) std::exit(0);
   if (script.Has("crash", function)) ReadInvalidAddress();
+  if (script.Has("overflow", function) && FillStack(INT_MAX) == 0) return RL_INTERNAL;
   if (script.Has("throw", function)) throw std::runtime_error("thrown by the fake");
   if (script.Has("stale_errors")) SetError(error, RL_INTERNAL, "not an error");
   if (script.Has("silent", function)) return RL_INTERNAL;
