@@ -43,6 +43,8 @@ static_assert(std::atomic<size_t>::is_always_lock_free);
 struct CrashState {
   CrashText device;
   CrashText caches;
+  CrashText plugin_file;     // of a plugin that is no part of the installation
+  CrashText plugin_backend;  // its name
   std::atomic<bool> reported{false};
   std::array<bool, kCrashSignals.size()> ours = {};  // whose handlers are installed here
 };
@@ -74,6 +76,18 @@ void OnCrash(int signal, siginfo_t* info, void* context) {
   ReportCrash(signal, info, context);
   ::signal(signal, SIG_DFL);
   ::raise(signal);
+}
+
+// Before a plugin has said its name, calls have that of its file.
+bool IsForeign(const PluginCall& call) {
+  if (call.plugin.empty()) return false;
+  return call.plugin == crash.plugin_backend.view() || call.plugin == crash.plugin_file.view();
+}
+
+void AdviseAuthor() {
+  Tell("; this plugin is no part of the installation. The op: rullama-conformance --plugin '");
+  Tell(crash.plugin_file.view());
+  Tell("'; the line: this command under `gdb --args`, then `run` and `bt` [program.crash]\n");
 }
 
 // The folder a driver keeps compiled kernels in: what `variable` says, or `name` in the user's
@@ -131,6 +145,11 @@ void DescribeDeviceForCrash(std::string_view backend, std::string_view device,
       fmt::format("backend '{}' on '{}' (driver {})", backend, device, driver), kMaxNoteBytes));
 }
 
+void DescribePluginForCrash(std::string_view file, std::string_view backend) {
+  crash.plugin_backend.Set(Printable(backend, kMaxNoteBytes));
+  crash.plugin_file.Set(Printable(file, kMaxNoteBytes));
+}
+
 void ReportCrash(int signal, const siginfo_t* info, void* context) {
   if (crash.reported.exchange(true)) return;  // another thread is faster
   const PluginCall call = CurrentPluginCall();
@@ -149,6 +168,7 @@ void ReportCrash(int signal, const siginfo_t* info, void* context) {
     Tell(device);
   }
   if (StackIsFull(signal, info, context)) Tell("; the stack is full, raise its limit (ulimit -s)");
+  if (IsForeign(call)) return AdviseAuthor();
   if (const std::string_view caches = crash.caches.view(); !caches.empty()) {
     Tell("; if it happens again, delete the caches of compiled kernels: ");
     Tell(caches);

@@ -2,9 +2,9 @@
 // damaged cache of compiled kernels is enough) would otherwise end it without a message.
 //
 // SIGSEGV, SIGBUS, SIGABRT, SIGILL and SIGFPE print version, plugin call, backend, device, driver
-// and the caches to delete, and then end the process as they would have without a handler, with a
-// core dump where those are enabled. Handlers that somebody else has installed, a sanitizer for
-// instance, stay.
+// and what to do (delete caches; for a plugin of the user's own, how to find the op and the line),
+// and then end the process as they would have without a handler, with a core dump where those are
+// enabled. Handlers that somebody else has installed, a sanitizer for instance, stay.
 //
 // Process-wide. Install once, from main; Describe* from one thread at a time.
 #pragma once
@@ -25,6 +25,10 @@ void DescribeCachesForCrash();
 // Notes what is in use.
 void DescribeDeviceForCrash(std::string_view backend, std::string_view device,
                             std::string_view driver);
+
+// Notes a plugin that is no part of this installation, by its file and, once it is known, the name
+// of its backend: a crash in it is for its author, who gets other advice.
+void DescribePluginForCrash(std::string_view file, std::string_view backend);
 
 // Prints the report, for a handler; async-signal-safe. `context` is what the kernel gave it.
 void ReportCrash(int signal, const siginfo_t* info, void* context);

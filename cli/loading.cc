@@ -98,6 +98,7 @@ HostHooks ProcessHooks(const EnvironmentOverrides& environment) {
     mapped ? WatchMapping(mapping) : ForgetMapping(mapping);
   };
   hooks.on_device = DescribeDeviceForCrash;
+  hooks.on_foreign_plugin = DescribePluginForCrash;
   hooks.on_drivers_loaded = ReclaimSignalHandlers;
   return hooks;
 }

@@ -182,6 +182,7 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config,
   HostOptions host;
   host.logger = hooks.logger;
   host.cancelled = hooks.cancelled;
+  host.on_foreign_plugin = hooks.on_foreign_plugin;
   RegistryOptions options = RegistryOptions::FromProcess();
   options.flag_paths.assign(plugin_paths.begin(), plugin_paths.end());
   options.config_paths.assign(config.plugins.paths.begin(), config.plugins.paths.end());

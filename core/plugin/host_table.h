@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ struct HostOptions {
   std::shared_ptr<spdlog::logger> logger;              // null: spdlog's default logger
   std::shared_ptr<const std::atomic<bool>> cancelled;  // null: nobody ever cancels
   std::filesystem::path cache_directory = BlobCache::DefaultDirectory();
+  // A plugin file that the user named is going to be loaded; called again, with the name of its
+  // backend, when it is. May be empty.
+  std::function<void(std::string_view file, std::string_view backend)> on_foreign_plugin = {};
   std::chrono::milliseconds patience = kPluginPatience;
   std::chrono::milliseconds device_patience = kDevicePatience;
 };
@@ -49,6 +53,9 @@ class PluginHost {
     return options_.device_patience;
   }
   [[nodiscard]] bool cancelled() const;
+  void NoteForeignPlugin(std::string_view file, std::string_view backend) const {
+    if (options_.on_foreign_plugin) options_.on_foreign_plugin(file, backend);
+  }
   [[nodiscard]] BlobCache& blobs() { return blobs_; }
 
  private:

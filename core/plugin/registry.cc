@@ -159,11 +159,15 @@ void Registry::Try(Candidate& candidate) {
     listing.state = PluginState::kRefused;
     listing.error = std::move(error);
   };
+  const bool foreign = listing.source == kFromFlag || listing.source == kFromConfig ||
+                       listing.source == kFromEnvironment;
+  if (foreign) host_->NoteForeignPlugin(listing.path.string(), {});
   auto loaded = candidate.query != nullptr
                     ? Plugin::FromQuery(candidate.query, std::string(kBuiltIn), host_)
                     : Plugin::Load(listing.path, host_);
   if (!loaded) return refuse(std::move(loaded).error());
   const std::shared_ptr<Plugin>& plugin = *loaded;
+  if (foreign) host_->NoteForeignPlugin(listing.path.string(), plugin->name());
   if (candidate.named_by_file && plugin->name() != listing.name) {
     return refuse({ErrorKind::kBackend, "plugin.contract",
                    fmt::format("plugin '{}' calls itself '{}', expected '{}' as in its file name",

@@ -18,12 +18,16 @@ using ::testing::Not;
 // A sanitizer reports faults itself.
 constexpr bool kSanitized = RULLAMA_SANITIZED != 0;
 
-RunResult CrashIn(const std::string& function, const fs::path& cache) {
+RunResult RunFake(const std::string& script, const fs::path& cache) {
   RunOptions options;
-  options.environment = {"RULLAMA_FAKE=crash=" + function, "XDG_CACHE_HOME=" + cache.string()};
+  options.environment = {"RULLAMA_FAKE=" + script, "XDG_CACHE_HOME=" + cache.string()};
   return RunRullama({"-m", TinyModel(), "--plugin", RULLAMA_FAKE_PLUGIN, "--backend", "fake",
                      "--raw", "-p", "x", "-n", "1"},
                     options);
+}
+
+RunResult CrashIn(const std::string& function, const fs::path& cache) {
+  return RunFake("crash=" + function, cache);
 }
 
 TEST(Crash, TheFunctionOfThePluginIsNamed) {
@@ -38,10 +42,32 @@ TEST(Crash, TheFunctionOfThePluginIsNamed) {
     EXPECT_EQ(result.exit_code, 128 + SIGSEGV);
     EXPECT_THAT(result.err, AllOf(HasSubstr("SIGSEGV"), HasSubstr(" in " + function + " of plugin"),
                                   HasSubstr("rullama 0."), HasSubstr("[program.crash]")));
-    EXPECT_THAT(result.err, HasSubstr("'" + (cache / "pocl").string() + "'"));
+    EXPECT_THAT(result.err,
+                AllOf(HasSubstr("this plugin is no part of the installation"),
+                      HasSubstr("rullama-conformance --plugin '" RULLAMA_FAKE_PLUGIN "'"),
+                      HasSubstr("gdb --args"), Not(HasSubstr("needs no driver"))));
   }
   EXPECT_THAT(CrashIn("device_open", cache).err,
               AllOf(HasSubstr("backend 'fake' on 'Fake One'"), HasSubstr("(driver ")));
+}
+
+// Outside of a plugin, or in one of ours, drivers are likely.
+TEST(Crash, CachesAreNamedForPluginsOfTheInstallation) {
+  if (kSanitized) return;
+  const fs::path cache = TemporaryDirectory() / "caches";
+  fs::create_directories(cache / "pocl");
+  RunOptions options;
+  options.join_streams = true;
+  options.environment = {"XDG_CACHE_HOME=" + cache.string()};
+  RunningProgram program({"-m", TinyModel(), "--raw", "--greedy", "-p", "The", "-n", "-1"},
+                         options);
+  EXPECT_THAT(program.ReadSome(), Not(::testing::IsEmpty()));
+  program.Signal(SIGSEGV);
+  std::string text;
+  for (std::string more; !(more = program.ReadSome()).empty();) text += more;
+  EXPECT_EQ(program.Wait(), 128 + SIGSEGV);
+  EXPECT_THAT(text, AllOf(HasSubstr("'" + (cache / "pocl").string() + "'"),
+                          HasSubstr("--backend cpu needs no driver")));
 }
 
 TEST(Crash, TheSignalStaysTheReasonOfTheEnd) {
