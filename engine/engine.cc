@@ -15,6 +15,7 @@
 #include "engine/engine_access.h"
 #include "engine/engine_config.h"
 #include "engine/generation_impl.h"
+#include "engine/home_process.h"
 #include "engine/logged_notices.h"
 #include "engine/media_budget.h"
 #include "engine/model_facts.h"
@@ -111,6 +112,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   [[nodiscard]] MediaLimits MediaLimitsOf(const Request& request,
                                           const std::stop_token& stop) const;
 
+  HomeProcess home;
   std::unique_ptr<ModelSession> session;
   std::unique_ptr<AnswerConstraints> constraints;  // uses the model of the session
   SamplerSettings sampler;
@@ -210,6 +212,7 @@ Status Engine::Impl::CheckPredicts() const {
 }
 
 Result<std::unique_ptr<Job>> Engine::Impl::RowsJob(Job::Kind kind, std::vector<int32_t> ids) const {
+  RL_RETURN_IF_ERROR(home.Check());
   RL_RETURN_IF_ERROR(CheckPredicts());
   if (ids.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.request",
@@ -260,7 +263,10 @@ Result<ModelFingerprint> Engine::Impl::FingerprintFor(std::span<const int32_t> t
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Engine::~Engine() = default;
+// As ~Generation.
+Engine::~Engine() {
+  if (!impl_->home.here()) static_cast<void>(impl_.release());
+}
 
 Result<std::shared_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   LoggedNotices notices(options);
@@ -308,6 +314,7 @@ Result<Generation> Engine::Submit(const Request& request) {
 
 Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, int64_t count,
                                                       const std::stop_token& stop) {
+  RL_RETURN_IF_ERROR(impl_->home.Check());
   if (count < 1 || count > impl_->info.slots) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "{} answers are asked for, expected 1 to the {} of context.slots", count,
@@ -453,6 +460,7 @@ Result<double> Engine::NegativeLogLikelihood(std::span<const int32_t> ids) {
 }
 
 Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& path) {
+  RL_RETURN_IF_ERROR(impl_->home.Check());
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
   const LoadedModel& loaded = impl_->session->model();
   RL_ASSIGN_OR_RETURN(const DecodedMedia media,
@@ -479,6 +487,7 @@ Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& pa
 }
 
 Result<int64_t> Engine::LoadPrompt(const std::string& path) {
+  RL_RETURN_IF_ERROR(impl_->home.Check());
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
   RL_ASSIGN_OR_RETURN(StoredSnapshot stored, ReadSnapshot(path));
   RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->FingerprintFor(stored.tokens));

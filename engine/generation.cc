@@ -111,9 +111,15 @@ void Generation::Impl::Record(const Event& event) {
 Generation::Generation(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Generation::Generation(Generation&&) noexcept = default;
 Generation& Generation::operator=(Generation&&) noexcept = default;
-Generation::~Generation() = default;
+// In a child of fork() the copy stays: to free it would wait for threads that are not there.
+Generation::~Generation() {
+  if (impl_ && !impl_->home.here()) static_cast<void>(impl_.release());
+}
 
-Result<std::optional<Event>> Generation::Next() { return impl_->Next(); }
+Result<std::optional<Event>> Generation::Next() {
+  RL_RETURN_IF_ERROR(impl_->home.Check());
+  return impl_->Next();
+}
 
 Result<Completion> Generation::Wait(const std::function<bool(const Event&)>& on_event) {
   for (;;) {
@@ -125,6 +131,8 @@ Result<Completion> Generation::Wait(const std::function<bool(const Event&)>& on_
 
 const Completion& Generation::completion() const { return impl_->completion; }
 
-void Generation::Cancel() { impl_->channel->Cancel(); }
+void Generation::Cancel() {
+  if (impl_->home.here()) impl_->channel->Cancel();
+}
 
 }  // namespace rullama

@@ -10,6 +10,7 @@
 #include "engine/answer_channel.h"
 #include "engine/answer_text.h"
 #include "engine/api/engine.h"
+#include "engine/home_process.h"
 
 namespace rullama {
 
@@ -23,6 +24,7 @@ struct RULLAMA_LOCAL Generation::Impl {
 
   Result<std::optional<Event>> Next();
 
+  HomeProcess home;
   std::shared_ptr<const void> owner;
   std::shared_ptr<AnswerChannel> channel;
   Completion completion;

@@ -87,7 +87,7 @@ type_traits: conditional_t integral_constant invoke_result_t is_arithmetic_v is_
 unordered_map: erase_if unordered_map unordered_multimap
 unordered_set: erase_if unordered_set
 utility: cmp_equal cmp_greater cmp_greater_equal cmp_less cmp_less_equal cmp_not_equal declval exchange
-  forward get in_range move pair swap to_underlying
+  forward get in_place in_range move pair swap to_underlying
 variant: get get_if holds_alternative variant visit
 vector: begin end erase erase_if size ssize vector
 """

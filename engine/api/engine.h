@@ -102,7 +102,8 @@ class RULLAMA_API Generation {
 };
 
 // Thread safety: all member functions may be called from any thread at any time. Open() and
-// the destructor block; the destructor cancels what still runs.
+// the destructor block; the destructor cancels what still runs. A child of fork() has no threads of
+// an engine: there, what needs them is the error engine.forked, and destructors do nothing.
 class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
  public:
   // Loads a model and opens a device. Blocks until requests can run. Errors: config.*, gguf.*,

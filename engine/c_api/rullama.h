@@ -53,6 +53,9 @@
  * [one]: from any thread, but from one at a time for each handle or buffer. A handle is freed when
  * no other call on it is running.
  *
+ * A child of fork() has no threads of the engines that it inherits: submitting, waiting, embedding
+ * and scoring are the error engine.forked there, and freeing them does nothing.
+ *
  * Blocking. [blocks]: waits for the device, for a slot or for a file. The others return at once.
  *
  * Callbacks run on the thread that the comment names. They must not throw, longjmp, or free the

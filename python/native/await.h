@@ -7,6 +7,8 @@
 #include <future>
 #include <utility>
 
+#include "python/native/interpreter.h"
+
 namespace rullama::python {
 
 // The period at which the main thread asks Python for signals while it waits.
@@ -19,16 +21,16 @@ inline constexpr std::chrono::milliseconds kSignalPeriod{50};
 template <typename Work, typename Cancel>
 auto Await(bool on_main_thread, Work work, Cancel cancel) -> decltype(work()) {
   if (!on_main_thread) {
-    const nanobind::gil_scoped_release released;
+    const GilReleased released;
     return work();
   }
   std::future<decltype(work())> result;
   bool interrupted = false;
   {
-    const nanobind::gil_scoped_release released;
+    const GilReleased released;
     result = std::async(std::launch::async, std::move(work));
     while (!interrupted && result.wait_for(kSignalPeriod) != std::future_status::ready) {
-      const nanobind::gil_scoped_acquire acquired;
+      const GilHeld held;
       interrupted = PyErr_CheckSignals() != 0;
     }
     if (interrupted) {

@@ -13,6 +13,7 @@
 
 #include "python/native/await.h"
 #include "python/native/failure.h"
+#include "python/native/interpreter.h"
 #include "python/native/training_group.h"
 
 namespace nb = nanobind;
@@ -39,7 +40,7 @@ class Reporter {
 
  private:
   void Train(const TrainingReport& report) {
-    const nb::gil_scoped_acquire acquired;
+    const GilHeld held;
     if (function_.is_none()) return;
     nb::dict values = ValuesOf("train", report.step, report.loss);
     values["grad_norm"] = report.norm;
@@ -48,14 +49,14 @@ class Reporter {
     Call(values);
   }
   void Validate(const ValidationReport& report) {
-    const nb::gil_scoped_acquire acquired;
+    const GilHeld held;
     if (function_.is_none()) return;
     nb::dict values = ValuesOf("validation", report.step, report.loss);
     values["is_best"] = report.is_best;
     Call(values);
   }
   void Save(const std::string& folder) {
-    const nb::gil_scoped_acquire acquired;
+    const GilHeld held;
     if (function_.is_none()) return;
     nb::dict values;
     values["kind"] = "saved";
@@ -110,6 +111,7 @@ nb::dict FineTuneFromPython(const std::string& model, const std::string& backend
                                 .overwrite = overwrite,
                                 .group = ranks ? &*ranks : nullptr};
   Reporter reporter(on_report);
+  const CancelledAtExit at_exit([&] { reporter.Cancel(); });
   auto result = Await(
       on_main_thread, [&] { return FineTune(engine, options, reporter.Hooks()); },
       [&] { reporter.Cancel(); });

@@ -2,14 +2,11 @@
 #pragma once
 
 #include <rullama/engine/engine.h>
+#include <sys/types.h>
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 namespace rullama::python {
@@ -17,7 +14,8 @@ namespace rullama::python {
 // Runs Engine::Logits() on a thread of its own, at most kMaxWaiting parts ahead of the reader.
 //
 // Thread safety: one reader; Cancel() from any thread. The destructor cancels and blocks for at
-// most one step. It keeps the engine alive.
+// most one step. It keeps the engine alive. A child of fork() has no such thread: Next() is the
+// error engine.forked there, and the others do nothing.
 class LogitsStream {
  public:
   struct Part {
@@ -33,19 +31,14 @@ class LogitsStream {
   // The next part, or nothing after the last one. Blocks. Errors as Engine::Logits().
   Result<std::optional<Part>> Next();
   void Cancel();
-  [[nodiscard]] int64_t vocabulary() const { return engine_->info().vocabulary; }
+  [[nodiscard]] int64_t vocabulary() const;
 
  private:
-  void Run(const std::vector<int32_t>& ids);
+  struct Reading;
+  [[nodiscard]] bool IsForked() const;
 
-  std::shared_ptr<Engine> engine_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Part> waiting_;
-  Status status_ = OkStatus();
-  bool over_ = false;
-  bool cancelled_ = false;
-  std::thread thread_;  // last: uses the others
+  pid_t home_;                        // the process that has the thread
+  std::unique_ptr<Reading> reading_;  // stays in a child: its thread cannot be waited for
 };
 
 }  // namespace rullama::python

@@ -26,6 +26,7 @@
 #include "python/native/await.h"
 #include "python/native/failure.h"
 #include "python/native/finetune.h"
+#include "python/native/interpreter.h"
 #include "python/native/logits_stream.h"
 
 namespace nb = nanobind;
@@ -65,8 +66,9 @@ class Answer {
  public:
   explicit Answer(Generation generation) : generation_(std::move(generation)) {}
   ~Answer() {
+    at_exit_.reset();
     // The last owner of an engine waits for its thread.
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     generation_.reset();
   }
   Answer(const Answer&) = delete;
@@ -89,11 +91,12 @@ class Answer {
   }
   std::mutex reader_;  // two threads that read one answer take turns
   std::optional<Generation> generation_;
+  std::optional<CancelledAtExit> at_exit_{std::in_place, [this] { Cancel(); }};
 };
 
 nb::dict Answer::Whole() {
   const Completion whole = [this] {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     const std::scoped_lock lock(reader_);
     return generation_->completion();
   }();
@@ -223,7 +226,7 @@ class Model {
       const std::scoped_lock lock(mutex_);
       engine.swap(engine_);
     }
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     engine.reset();
   }
   bool Closed() const {
@@ -266,7 +269,7 @@ class Model {
 
   template <typename Work>
   static auto Released(const Work& work) -> decltype(work()) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return work();
   }
   std::shared_ptr<Engine> Open() const {
@@ -306,6 +309,7 @@ nb::dict Model::Info() const {
 FloatRows Model::Embed(const std::vector<std::string>& texts, bool on_main_thread) {
   const std::shared_ptr<Engine> engine = Open();
   std::atomic<bool> cancelled = false;
+  const CancelledAtExit at_exit([&] { cancelled = true; });
   auto values = Unwrap(Await(
       on_main_thread,
       [&]() -> Result<std::vector<float>> {
@@ -334,6 +338,7 @@ FloatRows Model::Logits(const std::vector<int32_t>& ids, bool on_main_thread) {
   }
   std::unique_ptr<float[]> values(new float[static_cast<size_t>(rows * vocabulary)]);
   std::atomic<bool> cancelled = false;
+  const CancelledAtExit at_exit([&] { cancelled = true; });
   Unwrap(Await(
       on_main_thread,
       [&] {
@@ -373,6 +378,8 @@ NB_MODULE(_rullama, module) {
   using rullama::python::LogitsStream;
   using rullama::python::Model;
   module.attr("__version__") = RULLAMA_VERSION;
+  nb::module_::import_("atexit").attr("register")(
+      nb::cpp_function(&rullama::python::OnInterpreterExit));
   nb::register_exception_translator(&rullama::python::RaiseInPython, nullptr);
   module.def(
       "split_message",
@@ -393,7 +400,10 @@ NB_MODULE(_rullama, module) {
       .def("whole", &Answer::Whole);
   nb::class_<LogitsStream>(module, "LogitsStream")
       .def("next", &rullama::python::NextPart, nb::arg("on_main_thread"))
-      .def("cancel", &LogitsStream::Cancel, nb::call_guard<nb::gil_scoped_release>());
+      .def("cancel", [](LogitsStream& stream) {
+        const rullama::python::GilReleased released;
+        stream.Cancel();
+      });
   nb::class_<Model>(module, "Model")
       .def(nb::init<const std::string&, const std::string&, const std::string&,
                     const rullama::python::Settings&, const std::vector<std::string>&, bool>(),

@@ -7,6 +7,8 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "python/native/interpreter.h"
+
 namespace nb = nanobind;
 
 namespace rullama::python {
@@ -26,7 +28,7 @@ nb::object ArrayOf(const FloatArray& array) {
 
 FloatArray ValuesOf(const nb::handle& array) {
   const auto release = [](const Given* given) {
-    const nb::gil_scoped_acquire acquired;
+    const GilHeld held;
     delete given;
   };
   const std::shared_ptr<const Given> given(new Given(nb::cast<Given>(array)), release);
@@ -42,7 +44,7 @@ PythonGroup::PythonGroup(const nb::object& group)
 
 template <typename T, typename Call>
 Result<T> PythonGroup::With(Call call) {
-  const nb::gil_scoped_acquire acquired;
+  const GilHeld held;
   try {
     return call();
   } catch (const std::exception&) {  // nb::python_error, nb::cast_error

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <rullama/engine/engine.h>
 #include <rullama/rullama.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -199,6 +200,35 @@ TEST(CApiLifetime, AGenerationKeepsItsEngine) {
   const rullama_completion* completion = nullptr;
   ASSERT_EQ(rullama_generation_completion(generation, &completion, nullptr), RULLAMA_OK);
   EXPECT_EQ(completion->id_count, 8U);
+}
+
+// The child has none of the engine's threads: whatever would wait for them is an error, or nothing.
+TEST(CApiLifetime, AChildOfAForkIsRefusedAtOnce) {
+  EnginePtr engine = Open(Options());
+  ASSERT_NE(engine, nullptr);
+  const rullama_request request = Prompt("The prince");
+  rullama_generation* generation = nullptr;
+  ASSERT_EQ(rullama_engine_submit(engine.get(), &request, &generation, nullptr), RULLAMA_OK);
+  GenerationPtr owner(generation);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);  // instead of hanging
+    const bool refused = ErrorId([&](rullama_error** error) {
+                           rullama_generation* another = nullptr;
+                           return rullama_engine_submit(engine.get(), &request, &another, error);
+                         }) == "engine.forked" &&
+                         ErrorId([&](rullama_error** error) {
+                           return rullama_generation_wait(generation, nullptr, nullptr, error);
+                         }) == "engine.forked";
+    rullama_generation_cancel(generation);
+    owner.reset();
+    engine.reset();
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(rullama_generation_wait(generation, nullptr, nullptr, nullptr), RULLAMA_OK);
 }
 
 TEST_F(CApi, ChatsWithTheTemplate) {

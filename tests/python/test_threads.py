@@ -112,6 +112,89 @@ def test_ctrl_c_interrupts(call):
         process.wait()
 
 
+DAEMON = """
+import sys, threading, time, rullama
+model = rullama.Model(sys.argv[1], "cpu", context=512)
+ids = model.tokenize("Well, Prince " * 50)[:300]
+line = {"prompt": "Who is Andrew?", "completion": "A prince."}
+begun = threading.Event()
+def run():
+    while True:
+        %s
+def call(function, *arguments, **options):
+    begun.set()
+    function(*arguments, **options)
+threading.Thread(target=run, daemon=True).start()
+begun.wait()
+time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'call(lambda: list(model.stream("The prince", logit_bias={1: -100.0, 16: -100.0})))',
+        'call(model.generate, "The prince", max_tokens=4)',
+        "call(model.logits, ids)",
+        "call(lambda: list(model.logits_parts(ids)))",
+        'call(model.embed, ["It was in July"] * 50)',
+        'rullama.finetune(sys.argv[1], [line], sys.argv[2], "cpu", rank=1, batch_size=1, epochs=10000, '
+        'config={"training.steps_per_report": 1}, on_report=lambda report: begun.set())',
+    ],
+)
+def test_the_interpreter_ends_with_a_daemon_thread_in_the_library(call, tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-c", DAEMON % call, str(E2B), str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+FORKED = """
+import os, sys, warnings, rullama
+warnings.simplefilter("ignore")  # Python 3.12 warns of a fork with threads
+model = rullama.Model(sys.argv[1], "cpu", context=512, slots=2)
+model.generate("The prince", max_tokens=2)
+stream = model.stream("The prince")
+next(stream)
+parts = model.logits_parts(model.tokenize("The prince"))
+next(parts)
+child = os.fork()
+if child == 0:
+    for use in (
+        lambda: model.generate("The prince", max_tokens=2),
+        lambda: model.embed("The prince"),
+        lambda: model.logits(model.tokenize("The prince")),
+        lambda: next(stream),
+        lambda: next(parts),
+        lambda: next(model.logits_parts(model.tokenize("The prince"))),
+    ):
+        try:
+            use()
+        except rullama.UsageError as error:
+            print(error.id, flush=True)
+    stream.close()
+    model.close()
+    mine = rullama.Model(sys.argv[1], "cpu", context=512)
+    print(len(mine.generate("The prince", max_tokens=2, temperature=0).ids), flush=True)
+    sys.exit(3)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), flush=True)
+stream.close()
+print(len(model.generate("The prince", max_tokens=2, temperature=0).ids), flush=True)
+"""
+
+
+def test_a_fork_gets_an_error_and_can_open_models_of_its_own():
+    run = subprocess.run(
+        [sys.executable, "-c", FORKED, str(E2B)], capture_output=True, text=True, timeout=60
+    )
+    assert run.stdout.split() == ["engine.forked"] * 6 + ["2", "3", "2"], run.stderr
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_asyncio_streams_run_together(model):
     alone = [model.generate(p, max_tokens=12, temperature=0) for p in PROMPTS]
 
