@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -64,20 +65,23 @@ class Comparison {
     console_.Note(fmt::format("{} tokens of {}; the baseline is {}", model_.tokens.size(),
                               model_.name, baseline));
     NoteWhatIsNotSeen();
-    RL_ASSIGN_OR_RETURN(const DiffValues expected, RunOn(baseline, {}));
+    RL_ASSIGN_OR_RETURN(const DiffValues expected, RunOn(baseline, watched_, {}));
     std::vector<DiffReport> reports;
     for (const std::string& backend : flags_.backends) {
       if (backend == baseline) continue;
-      RL_ASSIGN_OR_RETURN(const DiffValues actual, RunOn(backend, {}));
+      RL_ASSIGN_OR_RETURN(const DiffValues actual, RunOn(backend, watched_, {}));
       Expectation expectation{expected, OtherSelections(actual, expected)};
       if (!expectation.given.empty()) {
         console_.Note(fmt::format("{} runs again, with the choices of {}", baseline, backend));
-        RL_ASSIGN_OR_RETURN(expectation.values, RunOn(baseline, expectation.given));
+        RL_ASSIGN_OR_RETURN(expectation.values, RunOn(baseline, watched_, expectation.given));
       }
       DiffReport report = Compare(backend, actual, expectation.values);
       if (flags_.bisect && report.above) {
         RL_ASSIGN_OR_RETURN(report.culprit, Bisect(backend, baseline, expectation));
         report.bisected = true;
+        if (!report.culprit) {
+          RL_ASSIGN_OR_RETURN(report.first_op, FirstOpAbove(backend, baseline, expectation.given));
+        }
       }
       reports.push_back(std::move(report));
     }
@@ -100,15 +104,17 @@ class Comparison {
     }
   }
 
-  Result<DiffValues> RunOn(const std::string& backend, const DiffValues& given) {
+  Result<DiffValues> RunOn(const std::string& backend, std::vector<std::string> names,
+                           const DiffValues& given) {
     RL_ASSIGN_OR_RETURN(const BackendDevices devices,
                         OpenDevices(registry_, ConfigOfBackend(config_, backend), console_));
-    std::vector<std::string> names = watched_;
-    if (flags_.heat) names.push_back(*flags_.heat);
+    const auto watch = [&names](const std::string& name) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    };
+    if (flags_.heat) watch(*flags_.heat);
     for (const RouterSelection& selection : selections_) {
-      for (const std::string& name : {selection.scores, selection.indices}) {
-        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-      }
+      watch(selection.scores);
+      watch(selection.indices);
     }
     return RunDiffModel(model_, model_.graph, names, given, devices, TraceOf(trace_, backend));
   }
@@ -222,8 +228,37 @@ class Comparison {
     if (!found) return std::optional<Culprit>();
     RL_ASSIGN_OR_RETURN(const bool others_are_bad,
                         IsBad(graph, backend, baseline, {ops[*found]}, expectation));
-    return std::optional<Culprit>(
-        {ops[*found], std::string(NameOf(graph.ops[*found].kind)), !others_are_bad});
+    const OpKind kind = graph.ops[*found].kind;
+    Culprit culprit{ops[*found], std::string(NameOf(kind)), !others_are_bad};
+    if (!culprit.alone) {
+      std::set<std::string, std::less<>> same;
+      for (size_t i = 0; i < ops.size(); ++i) {
+        if (graph.ops[i].kind == kind) same.insert(ops[i]);
+      }
+      RL_ASSIGN_OR_RETURN(const bool other_kinds_are_bad,
+                          IsBad(graph, backend, baseline, same, expectation));
+      if (!other_kinds_are_bad) culprit.of_kind = same.size();
+    }
+    return std::optional<Culprit>(std::move(culprit));
+  }
+
+  // The op of the first value that is above its threshold when all are watched: what is left to say
+  // if the logits are not.
+  Result<std::optional<NamedOp>> FirstOpAbove(const std::string& backend,
+                                              const std::string& baseline,
+                                              const DiffValues& given) {
+    const std::vector<std::string> names = ComparableValues(model_.graph);
+    RL_ASSIGN_OR_RETURN(const DiffValues actual, RunOn(backend, names, {}));
+    RL_ASSIGN_OR_RETURN(const DiffValues expected, RunOn(baseline, names, given));
+    for (const std::string& name : names) {
+      if (CompareValues(actual.at(name), expected.at(name)).nmse <= config_.diff.nmse) continue;
+      const ValueId id = model_.graph.Find(name);
+      for (const Op& op : model_.graph.ops) {
+        if (std::ranges::find(op.results, id) == op.results.end()) continue;
+        return std::optional<NamedOp>({name, std::string(NameOf(op.kind))});
+      }
+    }
+    return std::optional<NamedOp>();
   }
 
   const DiffFlags& flags_;
@@ -343,17 +378,20 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--json", flags->json, "One JSON object for each backend");
   command->footer(
       "One step from an empty cache over all tokens. Values inside a composite op are not "
-      "compared, "
-      "even\nwhere a backend runs its parts. Thresholds are in the block `diff` of the "
-      "configuration; "
-      "the\nexit code is 7 if one is exceeded. Where scores of experts are so close that backends "
+      "compared, even\n"
+      "where a backend runs its parts. Thresholds are in the block `diff` of the configuration; "
+      "the\n"
+      "exit code is 7 if one is exceeded. Where scores of experts are so close that backends "
       "choose "
-      "others, the\nbaseline runs again with the same choice, and the choice is judged by its "
-      "scores. --bisect judges by the logits: an error that a norm "
-      "takes out\nagain has no cause there. What is within the thresholds may still be wrong: "
-      "rullama-conformance\njudges every op by its own bounds.\n"
-      "With --train, A and B of the adapter are drawn by training.seed, and the gradients of "
-      "the\nfirst "
+      "others, the\n"
+      "baseline runs again with the same choice, and the choice is judged by its scores.\n"
+      "--bisect judges by the logits; where an error does not reach them, it names the first value "
+      "above.\n"
+      "What is within the thresholds may still be wrong: rullama-conformance judges every op by "
+      "its "
+      "own bounds.\n"
+      "With --train, A and B of the adapter are drawn by training.seed, and the gradients of the "
+      "first\n"
       "step are compared, the worst first.\n\n"
       "Example:\n  rullama diff --config configs/tiny.yaml --backends cpu,reference -p \"The "
       "prince\"\n"

@@ -22,11 +22,21 @@ const ValueRow* FirstAbove(const DiffReport& report) {
 
 std::string CauseText(const DiffReport& report, const std::string& baseline) {
   if (!report.culprit) {
-    return "caused by: no single op; with all ops on the backend and nothing watched, the logits "
-           "are within the thresholds";
+    std::string text =
+        "caused by: no single op that the logits show: with all ops on the backend and nothing "
+        "watched, they are within the thresholds";
+    if (!report.first_op) return text;
+    return fmt::format("{}; the first value above its threshold is that of {} ({})", text,
+                       report.first_op->name, report.first_op->kind);
   }
   std::string named = fmt::format("caused by: {} ({})", report.culprit->op, report.culprit->kind);
   if (report.culprit->alone) return named;
+  if (report.culprit->of_kind > 1) {
+    return fmt::format(
+        "{}, the first of {} {} ops: with all of them on {}, the logits are within "
+        "the thresholds",
+        named, report.culprit->of_kind, report.culprit->kind, baseline);
+  }
   return fmt::format("{}, the first of several: with it alone on {}, the logits stay above", named,
                      baseline);
 }
@@ -94,7 +104,11 @@ nlohmann::json DiffJson(const DiffReport& report, const std::string& baseline) {
   if (report.culprit) {
     result["culprit"] = {{"op", report.culprit->op},
                          {"kind", report.culprit->kind},
-                         {"alone", report.culprit->alone}};
+                         {"alone", report.culprit->alone},
+                         {"of_kind", report.culprit->of_kind}};
+  }
+  if (report.first_op) {
+    result["first_op"] = {{"op", report.first_op->name}, {"kind", report.first_op->kind}};
   }
   return result;
 }

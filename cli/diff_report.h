@@ -30,6 +30,15 @@ struct Culprit {
   std::string op;
   std::string kind;
   bool alone = false;  // with this op alone on the baseline, the logits are within the thresholds
+  // How many ops of this kind there are if, with all of them on the baseline, the logits are within
+  // the thresholds; else 0.
+  size_t of_kind = 0;
+};
+
+// An op by its first result.
+struct NamedOp {
+  std::string name;
+  std::string kind;
 };
 
 // The absolute differences of one value.
@@ -49,6 +58,7 @@ struct DiffReport {
   bool above = false;
   bool bisected = false;                 // whether an op was looked for
   std::optional<Culprit> culprit;        // what --bisect found
+  std::optional<NamedOp> first_op;       // without a culprit: the first whose value is above
   std::vector<PositionError> positions;  // of the logits, by token
   std::optional<ErrorMap> map;           // of the value that --heat names
 };

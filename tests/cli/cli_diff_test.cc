@@ -93,6 +93,18 @@ TEST(Diff, BisectNamesTheFirstOfSeveral) {
   EXPECT_THAT(text.out, HasSubstr("caused by: blk.2.ffn.norm (rms_norm), the first of several"));
 }
 
+TEST(Diff, BisectNamesAKindThatIsWrongThroughout) {
+  std::string faults;
+  for (int layer = 0; layer < 8; ++layer) {
+    faults += (layer == 0 ? "" : ",") + ("blk." + std::to_string(layer) + ".attn.q:1.01");
+  }
+  const RunResult result = DiffFaultyStrictly(faults, {"--bisect", "--level", "logits"});
+  EXPECT_EQ(result.exit_code, kAboveThreshold) << result.err;
+  EXPECT_THAT(result.out,
+              ::testing::ContainsRegex("caused by: blk.0.attn.q .rope., the first of [0-9]+ rope "
+                                       "ops: with all of them on reference"));
+}
+
 // The norm behind it divides by the factor: the value is off, the logits are not.
 TEST(Diff, BisectHasNoCauseForWhatANormTakesOut) {
   const std::string fault = "blk.3.attn.out:1.01";
@@ -100,7 +112,12 @@ TEST(Diff, BisectHasNoCauseForWhatANormTakesOut) {
   EXPECT_EQ(op.exit_code, kAboveThreshold) << op.err;
   EXPECT_THAT(op.out, HasSubstr("first above: blk.3.attn.out\n"));
   EXPECT_THAT(op.out, HasSubstr("caused by: no single op"));
+  EXPECT_THAT(op.out, HasSubstr("the first value above its threshold is that of blk.3.attn.out "
+                                "(matmul)\n"));
   EXPECT_EQ(DiffFaultyStrictly(fault, {"--level", "logits"}).exit_code, 0);
+  const RunResult layer = DiffFaultyStrictly("blk.7.out:1.01", {"--bisect", "--json"});
+  EXPECT_EQ(layer.exit_code, kAboveThreshold) << layer.err;
+  EXPECT_EQ(nlohmann::json::parse(layer.out)["first_op"]["op"], "blk.7.out");
 }
 
 TEST(Diff, FirstValueAboveIsThatOfTheFaultyOp) {
