@@ -1,7 +1,5 @@
 // rullama bench: speed of prompt evaluation, of generation and of encoding pictures, beside what
 // the step has to read and compute at least.
-#include <rullama/sdk/processor.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -26,7 +24,6 @@
 #include "cli/signals.h"
 #include "cli/trace.h"
 #include "core/base/clock.h"
-#include "core/config/device_name.h"
 #include "core/ir/op_cost.h"
 #include "core/runtime/device_program.h"
 #include "core/runtime/sequence_feeder.h"
@@ -260,13 +257,6 @@ BenchRow RowOf(const BenchMeasurement& m) {
           .stddev_per_s = m.StandardDeviation(),
           .gb_per_s = m.cost.stored_bytes / seconds / 1e9,
           .gflop_per_s = m.cost.operations / seconds / 1e9};
-}
-
-// Threads of the cpu backend, which takes the physical cores unless told otherwise.
-std::string ThreadsOf(const ModelSession& engine) {
-  const auto options = OptionsOf(engine.config().backend, 0);
-  if (const auto found = options.find("threads"); found != options.end()) return found->second;
-  return engine.devices().backend == "cpu" ? fmt::format("{}", sdk::PhysicalCores()) : "-";
 }
 
 BenchSubject SubjectOf(const ModelSession& engine) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -25,6 +26,7 @@ namespace rullama::cli {
 namespace {
 
 constexpr int64_t kMaxProfiledTokens = 1 << 20;
+constexpr int64_t kMaxProfileRuns = 1000;
 constexpr int64_t kMaxSlowest = 10000;
 constexpr size_t kMaxProfileBytes = size_t{256} << 20;
 
@@ -32,6 +34,7 @@ struct ProfileFlags {
   ConfigFlags config;
   std::string prompt = "512";
   std::string generated = "32";
+  std::string repetitions = "5";
   std::string slowest = "20";
   std::optional<std::string> html;
   std::optional<std::string> against;
@@ -43,6 +46,7 @@ struct ProfileFlags {
 struct ProfileSizes {
   int64_t prompt = 0;
   int64_t generated = 0;
+  int64_t repetitions = 0;
   int64_t slowest = 0;
 };
 
@@ -50,6 +54,7 @@ Result<ProfileSizes> SizesOf(const ProfileFlags& flags) {
   ProfileSizes sizes;
   RL_ASSIGN_OR_RETURN(sizes.prompt, ParseInteger(flags.prompt, "-p", 1, kMaxProfiledTokens));
   RL_ASSIGN_OR_RETURN(sizes.generated, ParseInteger(flags.generated, "-n", 1, kMaxProfiledTokens));
+  RL_ASSIGN_OR_RETURN(sizes.repetitions, ParseInteger(flags.repetitions, "-r", 1, kMaxProfileRuns));
   RL_ASSIGN_OR_RETURN(sizes.slowest, ParseInteger(flags.slowest, "--slowest", 0, kMaxSlowest));
   return sizes;
 }
@@ -103,7 +108,7 @@ Result<std::vector<ProfileReport>> EarlierReports(const std::optional<std::strin
   return ParseProfiles(text, *path);
 }
 
-// Runs both tests. The first run of each compiles plans.
+// Runs both tests, as often as asked for. The first run of each compiles plans and is not counted.
 Result<std::vector<ProfileReport>> Measure(ModelSession& engine, OpProfiler& profiler,
                                            const ProfileSizes& sizes, bool with_peaks) {
   std::vector<DevicePeaks> peaks;
@@ -113,12 +118,29 @@ Result<std::vector<ProfileReport>> Measure(ModelSession& engine, OpProfiler& pro
   RL_RETURN_IF_ERROR(RunPrompt(engine, sizes.prompt));
   RL_RETURN_IF_ERROR(RunGeneration(engine, 1));
   (void)profiler.Take();
-  const std::string subject = SubjectText(engine);
-  std::vector<ProfileReport> reports;
-  RL_RETURN_IF_ERROR(RunPrompt(engine, sizes.prompt));
-  reports.push_back({subject, fmt::format("pp{}", sizes.prompt), profiler.Take(), peaks});
-  RL_RETURN_IF_ERROR(RunGeneration(engine, sizes.generated));
-  reports.push_back({subject, fmt::format("tg{}", sizes.generated), profiler.Take(), peaks});
+  std::vector<StepProfile> prompts, generations;
+  for (int64_t run = 0; run < sizes.repetitions; ++run) {
+    RL_RETURN_IF_ERROR(RunPrompt(engine, sizes.prompt));
+    prompts.push_back(profiler.Take());
+    RL_RETURN_IF_ERROR(RunGeneration(engine, sizes.generated));
+    generations.push_back(profiler.Take());
+  }
+  if (with_peaks) {
+    RL_ASSIGN_OR_RETURN(const std::vector<DevicePeaks> later, PeaksOfDevices(engine.devices()));
+    peaks = HigherPeaks(peaks, later);
+  }
+  const DeviceDescription& device = engine.devices().main().description();
+  const auto report_of = [&](std::string test, const std::vector<StepProfile>& runs) {
+    return ProfileReport{.subject = SubjectText(engine),
+                         .test = std::move(test),
+                         .profile = MedianOf(runs),
+                         .peaks = peaks,
+                         .device = fmt::format("{} ({})", device.name, device.driver),
+                         .threads = ThreadsOf(engine)};
+  };
+  std::vector<ProfileReport> reports = {
+      report_of(fmt::format("pp{}", sizes.prompt), prompts),
+      report_of(fmt::format("tg{}", sizes.generated), generations)};
   for (const ProfileReport& report : reports) {
     if (!report.profile.ops.empty()) continue;
     return MakeError(ErrorKind::kBackend, "profile.no_times",
@@ -182,7 +204,12 @@ void AddProfileCommand(CLI::App& app, CommandContext& context) {
   command->add_option("-p,--n-prompt", flags->prompt, "Tokens of the prompt")->option_text("N");
   command->add_option("-n,--n-gen", flags->generated, "Tokens to generate behind it")
       ->option_text("N");
-  command->add_option("--slowest", flags->slowest, "How many single ops to list")->option_text("N");
+  command
+      ->add_option("-r,--repetitions", flags->repetitions,
+                   "Runs of both; the medians are shown, and how far they are apart")
+      ->option_text("N");
+  command->add_option("--slowest", flags->slowest, "How many of the slowest ops to list")
+      ->option_text("N");
   command
       ->add_option("--html", flags->html,
                    "Write a page with rooflines, the kinds of ops, layers and the slowest ops")

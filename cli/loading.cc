@@ -1,5 +1,7 @@
 #include "cli/loading.h"
 
+#include <fmt/ranges.h>
+#include <rullama/sdk/processor.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -12,6 +14,7 @@
 #include "cli/crash_report.h"
 #include "cli/memory_bars.h"
 #include "cli/signals.h"
+#include "core/config/device_name.h"
 #include "engine/engine_access.h"
 #include "engine/layer_placement.h"
 #include "engine/model_program.h"
@@ -85,6 +88,12 @@ void DescribeMemory(const ModelSession& session, Console& console) {
 }
 
 }  // namespace
+
+std::string ThreadsOf(const ModelSession& session) {
+  const auto options = OptionsOf(session.config().backend, 0);
+  if (const auto found = options.find("threads"); found != options.end()) return found->second;
+  return session.devices().backend == "cpu" ? fmt::format("{}", sdk::PhysicalCores()) : "-";
+}
 
 HostHooks ProcessHooks(const EnvironmentOverrides& environment) {
   DescribeCachesForCrash();

@@ -15,6 +15,10 @@
 
 namespace rullama::cli {
 
+// Threads of the cpu backend, which takes the physical cores unless told otherwise; "-" for others
+// without an option of that name.
+std::string ThreadsOf(const ModelSession& session);
+
 // The hooks of this process: Ctrl-C cancels work in plugins, log lines go to stderr at the level of
 // RULLAMA_LOG (default: warnings), the mapping of the model is watched for SIGBUS, and crashes in
 // drivers are reported with the device in use.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <utility>
 
 namespace rullama::cli {
@@ -12,20 +14,51 @@ double Seconds(StepSpan::Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
+// Of at least one number.
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+// "blk.3.ffn.glu" of any layer: "blk.*.ffn.glu".
+std::string RoleOf(const std::string& value) {
+  constexpr std::string_view kBlock = "blk.";
+  if (!LayerOfName(value)) return value;
+  return fmt::format("{}*{}", kBlock, value.substr(value.find('.', kBlock.size())));
+}
+
+void SortByTime(auto& totals) {
+  std::ranges::stable_sort(
+      totals, [](const auto& a, const auto& b) { return a.total.seconds > b.total.seconds; });
+}
+
 }  // namespace
 
 OpTotal& OpTotal::operator+=(const OpTotal& other) {
+  if (runs.empty() && seconds == 0) runs.resize(other.runs.size());
   seconds += other.seconds;
+  if (runs.size() == other.runs.size() && !runs.empty()) {
+    std::ranges::transform(runs, other.runs, runs.begin(), std::plus());
+    seconds = Median(runs);
+  }
   bytes += other.bytes;
   operations += other.operations;
   executions += other.executions;
   return *this;
 }
 
+double OpTotal::spread() const {
+  if (runs.size() < 2 || seconds <= 0) return 0;
+  const auto [least, most] = std::ranges::minmax(runs);
+  return (most - least) / seconds;
+}
+
 double StepProfile::op_seconds() const {
-  double sum = 0;
-  for (const ProfiledOp& op : ops) sum += op.total.seconds;
-  return sum;
+  OpTotal sum;
+  for (const ProfiledOp& op : ops) sum += op.total;
+  return sum.seconds;
 }
 
 std::vector<NamedTotal> KindsOf(const StepProfile& profile) {
@@ -34,9 +67,7 @@ std::vector<NamedTotal> KindsOf(const StepProfile& profile) {
   std::vector<NamedTotal> kinds;
   kinds.reserve(totals.size());
   for (const auto& [key, total] : totals) kinds.push_back({key.first, key.second, total});
-  std::ranges::stable_sort(kinds, [](const NamedTotal& a, const NamedTotal& b) {
-    return a.total.seconds > b.total.seconds;
-  });
+  SortByTime(kinds);
   return kinds;
 }
 
@@ -49,6 +80,50 @@ std::vector<NamedTotal> LayersOf(const StepProfile& profile) {
     layers.push_back({"", layer ? fmt::format("{}", *layer) : "outside", total, layer});
   }
   return layers;
+}
+
+std::vector<RoleTotal> RolesOf(const StepProfile& profile) {
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, RoleTotal> roles;
+  std::map<const RoleTotal*, std::vector<double>> times;  // of each op
+  for (const ProfiledOp& op : profile.ops) {
+    RoleTotal& role = roles[{op.device, op.kind, RoleOf(op.value), op.shapes}];
+    role.total += op.total;
+    times[&role].push_back(op.total.seconds);
+  }
+  std::vector<RoleTotal> result;
+  for (auto& [key, role] : roles) {
+    std::tie(role.device, role.kind, role.role, role.shapes) = key;
+    const std::vector<double>& of = times[&role];
+    role.count = of.size();
+    role.best = std::ranges::min(of);
+    role.median = Median(of);
+    role.worst = std::ranges::max(of);
+    result.push_back(role);
+  }
+  SortByTime(result);
+  return result;
+}
+
+StepProfile MedianOf(const std::vector<StepProfile>& runs) {
+  if (runs.size() == 1) return runs.front();
+  StepProfile profile{runs.front().steps, 0, {}, {}};
+  std::map<std::tuple<std::string, std::string, std::string>, ProfiledOp> ops;
+  for (size_t run = 0; run < runs.size(); ++run) {
+    profile.runs.push_back(runs[run].seconds);
+    for (const ProfiledOp& op : runs[run].ops) {
+      const auto [at, is_new] = ops.try_emplace({op.device, op.kind, op.value}, op);
+      std::vector<double>& seconds = at->second.total.runs;
+      if (is_new) seconds.assign(runs.size(), 0);
+      seconds[run] += op.total.seconds;
+    }
+  }
+  profile.seconds = Median(profile.runs);
+  for (auto& [key, op] : ops) {
+    op.total.seconds = Median(op.total.runs);
+    profile.ops.push_back(std::move(op));
+  }
+  SortByTime(profile.ops);
+  return profile;
 }
 
 void OpProfiler::OnSpan(const StepSpan& span) {
@@ -85,11 +160,9 @@ void OpProfiler::Flush() {
 
 StepProfile OpProfiler::Take() {
   Flush();
-  StepProfile profile{std::exchange(steps_, 0), std::exchange(seconds_, 0), {}};
+  StepProfile profile{std::exchange(steps_, 0), std::exchange(seconds_, 0), {}, {}};
   for (auto& [key, op] : std::exchange(ops_, {})) profile.ops.push_back(std::move(op));
-  std::ranges::stable_sort(profile.ops, [](const ProfiledOp& a, const ProfiledOp& b) {
-    return a.total.seconds > b.total.seconds;
-  });
+  SortByTime(profile.ops);
   return profile;
 }
 

@@ -17,14 +17,19 @@
 
 namespace rullama::cli {
 
-// Sums over all executions.
+// Sums over the executions of a run. Of several runs: the median, as a stall of one run says
+// nothing about the op.
 struct OpTotal {
   double seconds = 0;
   double bytes = 0;
   double operations = 0;
   int64_t executions = 0;
+  std::vector<double> runs = {};  // the seconds of each run, if there are several
 
+  // Sums of the same runs; their median is that of the sums.
   OpTotal& operator+=(const OpTotal& other);
+  // The range of the runs as a part of their median; 0 for fewer than two.
+  [[nodiscard]] double spread() const;
   // Per second; 0 if no time was seen.
   [[nodiscard]] double byte_rate() const { return seconds > 0 ? bytes / seconds : 0; }
   [[nodiscard]] double operation_rate() const { return seconds > 0 ? operations / seconds : 0; }
@@ -41,7 +46,9 @@ struct ProfiledOp {
 
 struct StepProfile {
   int64_t steps = 0;
-  double seconds = 0;           // of all segments, between their start and the wait for their end
+  double seconds = 0;  // of all segments, between their start and the wait for their end
+  std::vector<double> runs =
+      {};                       // the same of each run, if there are several; `seconds`: the median
   std::vector<ProfiledOp> ops;  // longest first
 
   // The sum of the ops. What is missing to `seconds` is the time between ops: barriers, submission
@@ -60,6 +67,20 @@ struct NamedTotal {
 std::vector<NamedTotal> KindsOf(const StepProfile& profile);
 // By layer, ascending: "outside" those that belong to none, "0", "1", ...
 std::vector<NamedTotal> LayersOf(const StepProfile& profile);
+
+// Ops of the same kind, role and shapes in all layers, such as "blk.*.ffn.glu".
+struct RoleTotal {
+  std::string device, kind, role, shapes;
+  size_t count = 0;  // ops
+  OpTotal total;
+  // The seconds of the fastest, the median and the slowest of these ops in a run.
+  double best = 0, median = 0, worst = 0;
+};
+// Longest first.
+std::vector<RoleTotal> RolesOf(const StepProfile& profile);
+
+// The medians of runs of the same steps, at least one.
+StepProfile MedianOf(const std::vector<StepProfile>& runs);
 
 class OpProfiler final : public StepObserver {
  public:

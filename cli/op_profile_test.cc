@@ -70,6 +70,34 @@ TEST_F(OpProfilerTest, AnOpLastsFromItsFirstWorkerToItsLast) {
   EXPECT_NEAR(profile.ops[1].total.byte_rate(), 2 * 2 * 8 * 4 / 20e-6, 1);
 }
 
+// One run in which something else had the processor says nothing about the op.
+TEST_F(OpProfilerTest, OfSeveralRunsTheMedianCounts) {
+  std::vector<StepProfile> runs;
+  for (const int64_t stall : {0, 5000, 10}) {
+    StepSpan span;
+    span.kind = StepSpan::Kind::kSegment;
+    span.begin = start_;
+    span.end = start_ + microseconds(100 + stall);
+    profiler_.OnSpan(span);
+    Op(0, 0, 10, 40 + stall);
+    Op(1, 0, 50 + stall, 70 + stall);
+    span.kind = StepSpan::Kind::kStep;
+    profiler_.OnSpan(span);
+    runs.push_back(profiler_.Take());
+  }
+  const StepProfile profile = MedianOf(runs);
+  EXPECT_EQ(profile.steps, 1);
+  EXPECT_NEAR(profile.seconds, 110e-6, 1e-12);
+  EXPECT_NEAR(profile.op_seconds(), 60e-6, 1e-12);
+  ASSERT_EQ(profile.ops.size(), 2U);
+  const OpTotal& norm = profile.ops[0].total;
+  EXPECT_NEAR(norm.seconds, 40e-6, 1e-12);
+  EXPECT_EQ(norm.executions, 1);
+  EXPECT_EQ(norm.bytes, 2 * 2 * 8 * 4) << "of one run";
+  EXPECT_NEAR(norm.spread(), 5000.0 / 40, 1e-6);
+  EXPECT_EQ(MedianOf({runs[0]}).seconds, runs[0].seconds);
+}
+
 TEST_F(OpProfilerTest, TakeBeginsAnew) {
   Step();
   (void)profiler_.Take();

@@ -95,7 +95,7 @@ std::optional<Picture> Roofline(const ProfiledTest& test, const std::string& dev
 }
 
 std::vector<Cell> NumberHeads(std::vector<Cell> first) {
-  for (const char* head : {"% of time", "ms a step", "GB/s", "Gop/s", "op/byte"}) {
+  for (const char* head : {"% of time", "ms a step", "spread %", "GB/s", "Gop/s", "op/byte"}) {
     first.push_back({head, "number"});
   }
   first.push_back({"bound by"});
@@ -108,6 +108,7 @@ std::vector<Cell> NumberCells(std::vector<Cell> first, const ProfileReport& repo
   const auto add = [&first](std::string text) { first.push_back({std::move(text), "number"}); };
   add(fmt::format("{:.1f}", report.Percent(total.seconds)));
   add(fmt::format("{:.3f}", report.StepMilliseconds(total.seconds)));
+  add(SpreadText(total));
   add(fmt::format("{:.2f}", total.byte_rate() / kBytesOfUnit));
   add(fmt::format("{:.2f}", total.operation_rate() / kOperationsOfUnit));
   add(fmt::format("{:.2f}", IntensityOf(total)));
@@ -132,6 +133,7 @@ void AddKinds(const ProfileReport& report, const std::vector<NumberedKind>& kind
 void AddComparison(const ProfileReport& report, const ProfileReport& before, Page& page) {
   page.Subsection("Beside the run before");
   page.Paragraph("before: " + before.subject);
+  page.Paragraph(before.CircumstancesText());
   std::vector<std::vector<Cell>> rows;
   for (const TimePair& pair : KindPairs(report, before)) {
     rows.push_back({{pair.name, "name"},
@@ -163,20 +165,30 @@ void AddLayers(const ProfiledTest& test, Page& page) {
                                    .x_label = "layer",
                                    .y_label = "ms a step",
                                    .series = std::move(series)})),
-              "Layers that take longer than their neighbours have other shapes or a longer cache.");
+              "Layers that take longer than their neighbours have other shapes or a longer cache, "
+              "unless their spread is large: then something else used the machine.");
 }
 
 void AddSlowest(const ProfileReport& report, size_t slowest, Page& page) {
   std::vector<std::vector<Cell>> rows;
-  const auto& ops = report.profile.ops;
-  for (size_t i = 0; i < std::min(slowest, ops.size()); ++i) {
-    const UnderRoof place = PlaceUnderRoof(ops[i].total, PeaksOf(report.peaks, ops[i].device));
-    rows.push_back(
-        NumberCells({{ops[i].value, "name"}, {ops[i].kind, "name"}, {ops[i].shapes, "name"}},
-                    report, ops[i].total, place));
+  const std::vector<RoleTotal> roles = RolesOf(report.profile);
+  for (size_t i = 0; i < std::min(slowest, roles.size()); ++i) {
+    const RoleTotal& role = roles[i];
+    const UnderRoof place = PlaceUnderRoof(role.total, PeaksOf(report.peaks, role.device));
+    rows.push_back(NumberCells({{role.role, "name"},
+                                {role.kind, "name"},
+                                {role.shapes, "name"},
+                                {fmt::format("{}", role.count), "number"},
+                                {EachText(report, role), "number"}},
+                               report, role.total, place));
   }
   page.Subsection(fmt::format("The {} slowest ops", rows.size()));
-  page.Table(NumberHeads({{"value"}, {"kind"}, {"shapes"}}), rows);
+  page.Paragraph(
+      "The ops that do the same in all layers are one row, with the milliseconds of the fastest, "
+      "the median and the slowest of them.");
+  page.Table(
+      NumberHeads({{"value"}, {"kind"}, {"shapes"}, {"ops", "number"}, {"ms each", "number"}}),
+      rows);
 }
 
 void AddTest(const ProfiledTest& test, size_t slowest, Page& page) {
@@ -205,7 +217,10 @@ void AddTest(const ProfiledTest& test, size_t slowest, Page& page) {
 
 std::string ProfilePage(const std::vector<ProfiledTest>& tests, size_t slowest) {
   Page page("Where the time goes");
-  if (!tests.empty()) page.Paragraph(tests.front().report.subject);
+  if (!tests.empty()) {
+    page.Paragraph(tests.front().report.subject);
+    page.Paragraph(tests.front().report.CircumstancesText());
+  }
   for (const ProfiledTest& test : tests) AddTest(test, slowest, page);
   return page.ToHtml();
 }

@@ -19,20 +19,20 @@ using nlohmann::json;
 constexpr double kGigaPerSecond = 1e9;
 constexpr double kMillisecondsPerSecond = 1e3;
 
-// "12.3 | 4.567 | 8.90 | 1.23 | bytes | 42 |": share of all segments, milliseconds of a step,
-// rates, bound, share of the bound.
+// "12.3 | 4.567 | 3 | 8.90 | 1.23 | bytes | 42 |": share of all segments, milliseconds of a step,
+// spread, rates, bound, share of the bound.
 std::string ProfileNumbers(const ProfileReport& report, const OpTotal& total,
                            const UnderRoof& place) {
-  return fmt::format("{:.1f} | {:.3f} | {:.2f} | {:.2f} | {} | {} |\n",
-                     report.Percent(total.seconds), report.StepMilliseconds(total.seconds),
-                     total.byte_rate() / kGigaPerSecond, total.operation_rate() / kGigaPerSecond,
-                     BoundText(place.bound), ShareText(place));
+  return fmt::format(
+      "{:.1f} | {:.3f} | {} | {:.2f} | {:.2f} | {} | {} |\n", report.Percent(total.seconds),
+      report.StepMilliseconds(total.seconds), SpreadText(total), total.byte_rate() / kGigaPerSecond,
+      total.operation_rate() / kGigaPerSecond, BoundText(place.bound), ShareText(place));
 }
 
 std::string ProfileTableHead(std::string_view first) {
   return fmt::format(
-      "\n| {} | % of time | ms a step | GB/s | Gop/s | bound by | % of bound |\n"
-      "|---|---:|---:|---:|---:|---|---:|\n",
+      "\n| {} | % of time | ms a step | spread % | GB/s | Gop/s | bound by | % of bound |\n"
+      "|---|---:|---:|---:|---:|---:|---|---:|\n",
       first);
 }
 
@@ -69,17 +69,24 @@ std::vector<TimePair> SideBySide(const ProfileReport& report, const ProfileRepor
 json LayerJson(const std::optional<int64_t>& layer) { return layer ? json(*layer) : json(); }
 
 json TotalJson(const OpTotal& total) {
-  return {{"seconds", total.seconds},
-          {"bytes", total.bytes},
-          {"operations", total.operations},
-          {"executions", total.executions}};
+  json result = {{"seconds", total.seconds},
+                 {"bytes", total.bytes},
+                 {"operations", total.operations},
+                 {"executions", total.executions}};
+  if (!total.runs.empty()) result["runs"] = total.runs;
+  return result;
+}
+
+std::vector<double> RunsFrom(const json& from) {
+  return from.contains("runs") ? from["runs"].get<std::vector<double>>() : std::vector<double>();
 }
 
 OpTotal TotalFrom(const json& from) {
   return {.seconds = from.at("seconds").get<double>(),
           .bytes = from.at("bytes").get<double>(),
           .operations = from.at("operations").get<double>(),
-          .executions = from.at("executions").get<int64_t>()};
+          .executions = from.at("executions").get<int64_t>(),
+          .runs = RunsFrom(from)};
 }
 
 json WithTotal(json names, const OpTotal& total) {
@@ -93,8 +100,11 @@ ProfileReport ReportFrom(const json& line) {
                        .test = line.at("test").get<std::string>(),
                        .profile = {.steps = line.at("steps").get<int64_t>(),
                                    .seconds = line.at("seconds").get<double>(),
+                                   .runs = RunsFrom(line),
                                    .ops = {}},
-                       .peaks = {}};
+                       .peaks = {},
+                       .device = line.value("device", ""),
+                       .threads = line.value("threads", "")};
   for (const json& op : line.at("ops")) {
     const json& layer = op.at("layer");
     report.profile.ops.push_back(
@@ -108,7 +118,8 @@ ProfileReport ReportFrom(const json& line) {
   for (const json& peaks : line.at("peaks")) {
     report.peaks.push_back({.device = peaks.at("device").get<std::string>(),
                             .byte_rate = peaks.at("bytes_per_s").get<double>(),
-                            .operation_rate = peaks.at("operations_per_s").get<double>()});
+                            .operation_rate = peaks.at("operations_per_s").get<double>(),
+                            .scatter = peaks.value("scatter", 0.0)});
   }
   return report;
 }
@@ -141,13 +152,42 @@ std::string_view BoundText(Bound bound) {
 }
 
 std::string ShareText(const UnderRoof& place) {
-  return place.bound == Bound::kUnknown ? "-" : fmt::format("{:.0f}", 100 * place.share);
+  constexpr double kAll = 1.005;  // what rounds to more than 100 %
+  if (place.bound == Bound::kUnknown) return "-";
+  return place.share >= kAll ? "100+" : fmt::format("{:.0f}", 100 * place.share);
+}
+
+std::string SpreadText(const OpTotal& total) {
+  return total.runs.size() < 2 ? "-" : fmt::format("{:.0f}", 100 * total.spread());
+}
+
+std::string EachText(const ProfileReport& report, const RoleTotal& role) {
+  if (role.count < 2) return {};
+  return fmt::format("{:.3f}, {:.3f}, {:.3f}", report.StepMilliseconds(role.best),
+                     report.StepMilliseconds(role.median), report.StepMilliseconds(role.worst));
+}
+
+std::string ProfileReport::CircumstancesText() const {
+  std::string text = device;
+  if (threads == "1") text += ", 1 thread";
+  if (!threads.empty() && threads != "1" && threads != "-")
+    text += fmt::format(", {} threads", threads);
+  if (!profile.runs.empty()) {
+    text += fmt::format("{}medians of {} runs", text.empty() ? "" : "; ", profile.runs.size());
+  }
+  return text;
 }
 
 std::string PeaksText(const DevicePeaks& peaks) {
-  return fmt::format("{}: {:.1f} GB/s, {:.1f} Gop/s, ridge at {:.1f} operations for each byte",
+  constexpr double kNotable = 0.15;
+  return fmt::format("{}: {:.1f} GB/s, {:.1f} Gop/s, ridge at {:.1f} operations for each byte{}",
                      peaks.device, peaks.byte_rate / kGigaPerSecond,
-                     peaks.operation_rate / kGigaPerSecond, peaks.ridge());
+                     peaks.operation_rate / kGigaPerSecond, peaks.ridge(),
+                     peaks.scatter < kNotable
+                         ? ""
+                         : fmt::format("; another measurement was {:.0f} % lower: something else "
+                                       "uses the machine",
+                                       100 * peaks.scatter));
 }
 
 std::string KindText(const StepProfile& profile, const NamedTotal& kind) {
@@ -159,6 +199,9 @@ std::string KindText(const StepProfile& profile, const NamedTotal& kind) {
 std::string ProfileText(const ProfileReport& report, size_t slowest) {
   const StepProfile& profile = report.profile;
   std::string text;
+  if (const std::string circumstances = report.CircumstancesText(); !circumstances.empty()) {
+    text += fmt::format("{}\n", circumstances);
+  }
   for (const DevicePeaks& peaks : report.peaks) {
     if (peaks.known()) text += fmt::format("peaks of {}\n", PeaksText(peaks));
   }
@@ -176,11 +219,14 @@ std::string ProfileText(const ProfileReport& report, size_t slowest) {
     text += fmt::format("| {} | {}", layer.name, ProfileNumbers(report, layer.total, {}));
   }
   text += ProfileTableHead("slowest ops");
-  for (size_t i = 0; i < std::min(slowest, profile.ops.size()); ++i) {
-    const ProfiledOp& op = profile.ops[i];
-    const UnderRoof place = PlaceUnderRoof(op.total, PeaksOf(report.peaks, op.device));
-    text += fmt::format("| {} {} {}: {} | {}", op.device, op.kind, op.value, op.shapes,
-                        ProfileNumbers(report, op.total, place));
+  const std::vector<RoleTotal> roles = RolesOf(profile);
+  for (size_t i = 0; i < std::min(slowest, roles.size()); ++i) {
+    const RoleTotal& role = roles[i];
+    const UnderRoof place = PlaceUnderRoof(role.total, PeaksOf(report.peaks, role.device));
+    const std::string each =
+        role.count < 2 ? "" : fmt::format(" ({} ops: {} ms)", role.count, EachText(report, role));
+    text += fmt::format("| {} {} {}: {}{} | {}", role.device, role.kind, role.role, role.shapes,
+                        each, ProfileNumbers(report, role.total, place));
   }
   return text;
 }
@@ -203,7 +249,9 @@ std::vector<TimePair> KindPairs(const ProfileReport& report, const ProfileReport
 }
 
 std::string ComparisonText(const ProfileReport& report, const ProfileReport& before) {
-  return fmt::format("\nbefore: {}\n", before.subject) +
+  const std::string circumstances = before.CircumstancesText();
+  return fmt::format("\nbefore: {}{}{}\n", before.subject, circumstances.empty() ? "" : "; ",
+                     circumstances) +
          ComparisonTable("kind", KindPairs(report, before)) +
          ComparisonTable("layer", SideBySide(report, before, LayersOf));
 }
@@ -228,12 +276,16 @@ std::string ProfileJson(const ProfileReport& report) {
   for (const DevicePeaks& of : report.peaks) {
     peaks.push_back({{"device", of.device},
                      {"bytes_per_s", of.byte_rate},
-                     {"operations_per_s", of.operation_rate}});
+                     {"operations_per_s", of.operation_rate},
+                     {"scatter", of.scatter}});
   }
   return JsonLine({{"subject", report.subject},
+                   {"device", report.device},
+                   {"threads", report.threads},
                    {"test", report.test},
                    {"steps", profile.steps},
                    {"seconds", profile.seconds},
+                   {"runs", profile.runs},
                    {"op_seconds", profile.op_seconds()},
                    {"peaks", peaks},
                    {"kinds", kinds},

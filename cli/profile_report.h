@@ -19,6 +19,8 @@ struct ProfileReport {
   std::string test;     // "pp512"
   StepProfile profile;
   std::vector<DevicePeaks> peaks;
+  std::string device = {};   // "AMD EPYC 9V74 (kernels for avx512-vnni)"; empty in old files
+  std::string threads = {};  // "2"; "-" for backends without such an option
 
   // The time of a step, in milliseconds.
   [[nodiscard]] double StepMilliseconds(double seconds) const;
@@ -26,17 +28,25 @@ struct ProfileReport {
   [[nodiscard]] double Percent(double seconds) const;
   // The time of the segments in which no op ran.
   [[nodiscard]] double SecondsBetween() const;
+  // "AMD EPYC 9V74 (kernels for avx512-vnni), 2 threads; medians of 5 runs".
+  [[nodiscard]] std::string CircumstancesText() const;
 };
 
 // "bytes", "operations" or "-", and the share in percent as text.
 std::string_view BoundText(Bound bound);
+// More than all of a bound is "100+": the data came from caches, or the peaks were measured while
+// something else ran.
 std::string ShareText(const UnderRoof& place);
+// The range of the runs in percent of their median, or "-".
+std::string SpreadText(const OpTotal& total);
+// "0.810, 0.830, 1.200": milliseconds of a step of the fastest, median and slowest of some ops.
+std::string EachText(const ProfileReport& report, const RoleTotal& role);
 // "cpu: 21.3 GB/s, 152 Gop/s, ridge at 7.1 operations for each byte".
 std::string PeaksText(const DevicePeaks& peaks);
 // The kind, behind its device if `profile` has several.
 std::string KindText(const StepProfile& profile, const NamedTotal& kind);
 
-// Tables in Markdown: by kind of op, by layer, and the `slowest` ops.
+// Tables in Markdown: by kind of op, by layer, and the `slowest` ops, those of all layers in a row.
 std::string ProfileText(const ProfileReport& report, size_t slowest);
 
 // The times of a name in two runs, in milliseconds of a step; negative where it does not occur.

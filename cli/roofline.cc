@@ -4,6 +4,23 @@
 
 namespace rullama::cli {
 
+std::vector<DevicePeaks> HigherPeaks(const std::vector<DevicePeaks>& a,
+                                     const std::vector<DevicePeaks>& b) {
+  std::vector<DevicePeaks> higher;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    DevicePeaks peaks{.device = a[i].device,
+                      .byte_rate = std::max(a[i].byte_rate, b[i].byte_rate),
+                      .operation_rate = std::max(a[i].operation_rate, b[i].operation_rate)};
+    if (peaks.known()) {
+      peaks.scatter =
+          1 - std::min(std::min(a[i].byte_rate, b[i].byte_rate) / peaks.byte_rate,
+                       std::min(a[i].operation_rate, b[i].operation_rate) / peaks.operation_rate);
+    }
+    higher.push_back(std::move(peaks));
+  }
+  return higher;
+}
+
 DevicePeaks PeaksOf(const std::vector<DevicePeaks>& peaks, const std::string& device) {
   const auto found = std::ranges::find(peaks, device, &DevicePeaks::device);
   return found == peaks.end() ? DevicePeaks{.device = device} : *found;

@@ -15,11 +15,17 @@ struct DevicePeaks {
   std::string device;  // its backend
   double byte_rate = 0;
   double operation_rate = 0;
+  // By which part of it the lower of two measurements was below the higher, which is the peak.
+  double scatter = 0;
 
   [[nodiscard]] bool known() const { return byte_rate > 0 && operation_rate > 0; }
   // Operations for each byte at which both bounds meet.
   [[nodiscard]] double ridge() const { return operation_rate / byte_rate; }
 };
+
+// The higher of two measurements of each device, in the same order.
+std::vector<DevicePeaks> HigherPeaks(const std::vector<DevicePeaks>& a,
+                                     const std::vector<DevicePeaks>& b);
 
 // The peaks of the device with this name; unknown ones if there are none.
 DevicePeaks PeaksOf(const std::vector<DevicePeaks>& peaks, const std::string& device);

@@ -65,6 +65,7 @@ std::string DescribeOps(const Graph& graph) {
   std::map<OpKind, size_t> counts;
   for (const Op& op : graph.ops) ++counts[op.kind];
   std::vector<std::pair<size_t, OpKind>> kinds;
+  kinds.reserve(counts.size());
   for (const auto& [kind, count] : counts) kinds.emplace_back(count, kind);
   std::ranges::stable_sort(kinds, std::ranges::greater(), &std::pair<size_t, OpKind>::first);
   std::string text;

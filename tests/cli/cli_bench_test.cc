@@ -146,6 +146,7 @@ TEST_F(ProfileTest, PageHasRooflinesAndTheRunBefore) {
   EXPECT_THAT(second.out, HasSubstr("peaks of cpu: "));
   EXPECT_THAT(second.out, HasSubstr("before: tiny-e2b-Q4_K_M.gguf on cpu, rullama "));
   const std::string html = ReadFile(page);
+  EXPECT_THAT(html, HasSubstr(", 1 thread; medians of 5 runs"));
   EXPECT_THAT(html, HasSubstr("Roofline of cpu, pp8"));
   EXPECT_THAT(html, HasSubstr("Roofline of cpu, tg3"));
   EXPECT_THAT(html, HasSubstr("Beside the run before"));
@@ -160,7 +161,7 @@ TEST_F(ProfileTest, PageHasRooflinesAndTheRunBefore) {
 }
 
 TEST_F(ProfileTest, OpsOfBothTestsFillTheirTime) {
-  const RunResult result = RunRullama(Arguments({"--json", "--no-peaks"}));
+  const RunResult result = RunRullama(Arguments({"--json", "--no-peaks", "-r", "1"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::istringstream lines(result.out);
   std::string line;
@@ -168,6 +169,8 @@ TEST_F(ProfileTest, OpsOfBothTestsFillTheirTime) {
     ASSERT_TRUE(std::getline(lines, line));
     const json profile = json::parse(line);
     EXPECT_EQ(profile["test"], test);
+    EXPECT_EQ(profile["threads"], "1");
+    EXPECT_THAT(profile["device"].get<std::string>(), HasSubstr("(kernels for "));
     EXPECT_EQ(profile["steps"], steps);
     EXPECT_GT(profile["op_seconds"].get<double>(), 0);
     EXPECT_LE(profile["op_seconds"].get<double>(), profile["seconds"].get<double>());
