@@ -79,7 +79,7 @@ std::optional<std::string> AnswerScripts(const std::vector<std::string>& words,
 int RunProgram(int argc, char** argv) {
   Console console;
   CommandContext context{console, {}};
-  CLI::App app("rullama runs Gemma 4 models on plugin backends.", "rullama");
+  CLI::App app("rullama runs Gemma 3 and 4 models on plugin backends.", "rullama");
   app.set_version_flag("--version", "rullama " RULLAMA_VERSION);
   app.formatter(std::make_shared<HelpFormat>());
   app.require_subcommand(1);

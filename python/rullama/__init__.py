@@ -1,4 +1,4 @@
-"""Gemma 4 on plugin backends, from GGUF files.
+"""Gemma 3 and 4 on plugin backends, from GGUF files.
 
     import rullama
 
