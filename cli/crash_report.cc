@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "core/base/alternate_stack.h"
+#include "core/base/crash_signals.h"
 #include "core/base/printable.h"
 #include "core/plugin/blob_cache.h"
 #include "core/plugin/call_guard.h"
@@ -21,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
 constexpr size_t kMaxNoteBytes = 2048;
 
 // Text that a handler may read while it is being changed: only what is complete is shown.

@@ -10,12 +10,11 @@
 
 #include "conformance/guarded_memory.h"
 #include "core/base/alternate_stack.h"
+#include "core/base/crash_signals.h"
 #include "core/plugin/call_guard.h"
 
 namespace rullama::conformance {
 namespace {
-
-constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
 
 // A handler can only reach what has static storage.
 volatile sig_atomic_t pipe_of_parent = -1;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/crash_signals.h"
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -33,11 +35,6 @@ void SetFloatControl(uint64_t modes) { asm volatile("msr fpcr, %0" : : "r"(modes
 uint64_t FloatControl() { return 0; }
 void SetFloatControl(uint64_t) {}
 #endif
-
-bool IsOfACrash(int signal) {
-  return signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT || signal == SIGILL ||
-         signal == SIGFPE;
-}
 
 std::string NameOfSignal(int signal) {
   const char* name = ::sigabbrev_np(signal);
@@ -76,7 +73,7 @@ ProcessState ProcessState::Now() {
   ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
   for (int signal = 1; signal < kSignals; ++signal) {
     struct sigaction action {};
-    if (IsOfACrash(signal) || ::sigaction(signal, nullptr, &action) != 0) continue;
+    if (IsCrashSignal(signal) || ::sigaction(signal, nullptr, &action) != 0) continue;
     // The C library adds this flag of the kernel to every action that was ever set.
     constexpr int kRestorer = 0x04000000;
     state.signals_[static_cast<size_t>(signal)] = {action.sa_handler, action.sa_flags & ~kRestorer,
