@@ -113,5 +113,8 @@ def test_mistakes_are_errors(tmp_path):
         rullama.finetune(E2B, DATA, tmp_path, "cpu", rank=0)
     with pytest.raises(rullama.UsageError, match="found none of the keys"):
         rullama.finetune(E2B, [{"other": "key"}], tmp_path, "cpu")
+    with pytest.raises(rullama.UsageError, match="which the chat template renders"):
+        turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "A prince."}]
+        rullama.finetune(E2B, [{"messages": turns}], tmp_path, "cpu", raw=True)
     with pytest.raises(ValueError, match="resume is empty"):
         rullama.finetune(E2B, DATA, tmp_path, "cpu", resume="")
