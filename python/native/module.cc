@@ -4,6 +4,7 @@
 // Every function that blocks releases the GIL. `on_main_thread` is explained at Await().
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -139,6 +141,16 @@ std::optional<T> Find(const nb::dict& values, const char* name) {
   return value;
 }
 
+// The same of what cannot be negative, though the engine takes that for what is left out.
+template <typename T>
+std::optional<T> FindCount(const nb::dict& values, const char* name) {
+  const std::optional<T> value = Find<T>(values, name);
+  if (!value || *value >= 0) return value;
+  throw nb::value_error(("'" + std::string(name) + "' is " + std::to_string(*value) +
+                         ", expected 0 or more; leave it out to do without")
+                            .c_str());
+}
+
 // Constraints of the answer.
 void SetForm(const nb::dict& values, Request& request) {
   request.json_schema = Find<std::string>(values, "json_schema").value_or("");
@@ -179,19 +191,16 @@ Request RequestOf(const nb::dict& values) {
   request.max_tokens = Find<int64_t>(values, "max_tokens").value_or(-1);
   request.stop =
       Find<std::vector<std::string>>(values, "stop").value_or(std::vector<std::string>());
-  request.top_logprobs = Find<int32_t>(values, "top_logprobs").value_or(-1);
+  request.top_logprobs = FindCount<int32_t>(values, "top_logprobs").value_or(-1);
   request.reuse_prefix = Find<bool>(values, "reuse_prefix").value_or(true);
   request.drafts = Find<bool>(values, "drafts").value_or(true);
   SamplingOptions& sampling = request.sampling;
 #define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   sampling.name = Find<Type>(values, #name);
 #include "core/config/sampler_settings.def"
-  sampling.seed = Find<int64_t>(values, "seed");
-  if (values.contains("logit_bias")) {
-    for (const auto& [token, bias] : nb::cast<nb::dict>(values["logit_bias"])) {
-      sampling.logit_bias[nb::cast<int32_t>(token)] = nb::cast<float>(bias);
-    }
-  }
+  sampling.seed = FindCount<int64_t>(values, "seed");
+  sampling.logit_bias =
+      Find<std::map<int32_t, float>>(values, "logit_bias").value_or(std::map<int32_t, float>());
   return request;
 }
 

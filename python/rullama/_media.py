@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -45,7 +46,7 @@ def add_media(values: dict[str, Any]) -> None:
     prompt, in order. Messages without such parts get them in front of the text of the last one.
     """
     files = {"image": files_of(values.pop("images", None)), "audio": files_of(values.pop("audio", None))}
-    image_tokens = values.pop("image_tokens", None) or 0
+    image_tokens = operator.index(values.pop("image_tokens", 0))
     if not any(files.values()):
         return
     if "messages" in values:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import math
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -72,10 +74,16 @@ def _adapters(adapters: Sequence[AdapterPath]) -> list[dict[str, object]] | None
     return [_adapter(one) for one in adapters] or None
 
 
+def _check_names(options: RequestOptions) -> None:
+    names = sorted(RequestOptions.__annotations__)
+    for name in sorted(set(options) - set(names)):
+        near = difflib.get_close_matches(name, names, n=1) or [one for one in names if name in one]
+        hint = f" (did you mean '{near[0]}'?)" if near else ""
+        raise TypeError(f"there is no option '{name}'{hint}; there are {', '.join(names)}")
+
+
 def _options(values: dict[str, Any], options: RequestOptions) -> dict[str, Any]:
-    unknown = set(options) - set(RequestOptions.__annotations__)
-    if unknown:
-        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+    _check_names(options)
     result = {k: v for k, v in values.items() if v is not None}
     result.update((k, v) for k, v in options.items() if v is not None)
     if isinstance(result.get("stop"), str):
@@ -160,7 +168,8 @@ class Model:
         self.close()
 
     def generate(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Completion:
-        """Continues a prompt and returns the whole answer. Blocks. Ctrl-C cancels it.
+        """Continues a prompt and returns the whole answer. Blocks. Ctrl-C cancels it. ``options``
+        are those of ``rullama.RequestOptions``: ``max_tokens``, ``temperature``, ``stop``, ...
 
         Raises ``rullama.Error``: ``usage.request`` (an option out of range), ``sampler.*``,
         ``text.utf8``, ``context.overflow``, ``backend.*``.
@@ -239,8 +248,8 @@ class Model:
         self, messages: Messages, *, tools: Tools | None = None, thinking: bool = False
     ) -> list[int]:
         """The token ids of a conversation, ready for the model's turn."""
-        functions = "" if tools is None else json.dumps(list(tools))
-        return self._native.chat_tokens(json.dumps(list(messages)), functions, thinking)
+        functions = "" if tools is None else _objects("tools", tools)
+        return self._native.chat_tokens(_objects("messages", messages), functions, thinking)
 
     @overload
     def embed(self, text: str) -> NDArray[np.float32]: ...
@@ -299,7 +308,20 @@ class Model:
 
 
 def _ids(ids: Sequence[int]) -> list[int]:
-    return [int(one) for one in ids]
+    if isinstance(ids, (str, bytes)):
+        raise TypeError(f"the token ids are a {type(ids).__name__}, expected a list of ints")
+    return [operator.index(one) for one in ids]
+
+
+def _objects(name: str, values: Sequence[Mapping[str, Any]]) -> str:
+    """A list of objects as JSON."""
+    if isinstance(values, (str, bytes, Mapping)):
+        raise TypeError(f"{name} is a {type(values).__name__}, expected a list of dicts")
+    objects = list(values)
+    for i, one in enumerate(objects):
+        if not isinstance(one, Mapping):
+            raise TypeError(f"{name}[{i}] is a {type(one).__name__}, expected a dict")
+    return json.dumps([dict(one) for one in objects])
 
 
 def _prompt(prompt: Prompt) -> dict[str, Any]:
@@ -308,7 +330,7 @@ def _prompt(prompt: Prompt) -> dict[str, Any]:
 
 def _chat(messages: Messages, tools: Tools | None, thinking: bool | None) -> dict[str, Any]:
     return {
-        "messages": json.dumps(list(messages)),
-        "tools": None if tools is None else json.dumps(list(tools)),
+        "messages": _objects("messages", messages),
+        "tools": None if tools is None else _objects("tools", tools),
         "thinking": thinking,
     }

@@ -115,7 +115,7 @@ class RequestOptions(SamplingOptions, total=False):
     #: text, or the markers <|image|> of a prompt
     images: File | Sequence[File]
     audio: File | Sequence[File]  #: sounds (WAV, FLAC, Ogg, MP3), in the same way: <|audio|>
-    image_tokens: int  #: most soft tokens of a picture: 70, 140, 280, 560 or 1120
+    image_tokens: int  #: most soft tokens of each picture, if there are any: 70, 140, 280, 560 or 1120
     reuse_prefix: bool  #: use what slots hold of a prompt with the same beginning
     drafts: bool  #: check guessed tokens (docs/drafts.md), if the model is opened with drafts; on by default
 

@@ -213,11 +213,42 @@ def test_errors_have_class_id_and_hint(model, tmp_path):
 def test_wrong_types_are_type_errors(model):
     with pytest.raises(TypeError, match="temperature"):
         model.generate(PROMPT, temperature="hot")
-    with pytest.raises(TypeError, match="heat"):
+    with pytest.raises(TypeError, match="no option 'heat'.*; there are allowed_tools, audio, "):
         model.generate(PROMPT, heat=1)
     for adapters in ("adapter", [("adapter",)], [("adapter", "0.5")]):
         with pytest.raises(TypeError):
             rullama.Model("no.gguf", "cpu", adapters=adapters)
+    with pytest.raises(TypeError, match="did you mean 'top_logprobs'"):
+        model.generate(PROMPT, logprobs=3)
+    for bias in (5, {2**40: 1.0}, {"a": 1.0}, {5: "much"}):
+        with pytest.raises(TypeError, match="logit_bias"):
+            model.generate(PROMPT, logit_bias=bias)
+    for call in (
+        lambda: model.generate(["x"]),
+        lambda: model.generate([1.5]),
+        lambda: model.generate(b"hello"),
+        lambda: model.generate(PROMPT, image_tokens="many"),
+        lambda: model.logits("hello"),
+        lambda: model.detokenize("hello"),
+        lambda: model.chat("hello"),
+        lambda: model.chat({"role": "user", "content": "x"}),
+        lambda: model.chat(["hello"]),
+        lambda: model.chat([{"role": "user", "content": "x"}], tools="hello"),
+        lambda: model.chat_tokens("hello"),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    for name in ("seed", "top_logprobs"):
+        for value in (-1, np.int64(-1)):
+            with pytest.raises(ValueError, match=f"'{name}' is -1, expected 0 or more"):
+                model.generate(PROMPT, **{name: value})
+
+
+def test_the_page_names_the_options_of_an_answer():
+    page = (SOURCE / "docs/python.md").read_text()
+    sampling = rullama._sampling.SamplingOptions.__annotations__
+    for name in set(rullama.RequestOptions.__annotations__) - set(sampling):
+        assert f"`{name}`" in page, name
 
 
 def test_the_hint_is_behind_the_last_semicolon_outside_quotes():
