@@ -19,6 +19,9 @@ def on_main_thread() -> bool:
 class Stream:
     """An answer as an iterator of events. Closing or dropping it cancels the answer.
 
+    An answer that nobody reads pauses after some tokens and keeps its slot. A thread that leaves as
+    many answers unread as the model has slots, and then waits for another one, waits for ever.
+
     One thread reads at a time; ``cancel()`` may be called from any thread. Ctrl-C while it waits
     cancels the answer and raises ``KeyboardInterrupt``.
     """
