@@ -102,6 +102,24 @@ TEST_F(MediaApiTest, ChatsTakeDataUrlsAndSound) {
   EXPECT_EQ(Answer(kChat, body)["choices"][0]["message"]["content"], kHeard);
 }
 
+TEST_F(MediaApiTest, AToolMayReturnAPicture) {
+  const std::string url = "data:image/png;base64," + Encoded("wide-palette.png");
+  const auto prompt_tokens = [](const json& content) {
+    const json call = {
+        {"id", "c"}, {"type", "function"}, {"function", {{"name", "look"}, {"arguments", "{}"}}}};
+    const json body = {{"messages",
+                        {{{"role", "user"}, {"content", "Look."}},
+                         {{"role", "assistant"}, {"tool_calls", {call}}},
+                         {{"role", "tool"}, {"tool_call_id", "c"}, {"content", content}}}},
+                       {"tools", {{{"type", "function"}, {"function", {{"name", "look"}}}}}},
+                       {"max_tokens", 1}};
+    return Answer(kChat, body)["usage"]["prompt_tokens"].get<int>();
+  };
+  const json text = {{"type", "text"}, {"text", "Here it is."}};
+  const json picture = {{"type", "image_url"}, {"image_url", {{"url", url}}}};
+  EXPECT_GT(prompt_tokens(json::array({text, picture})), prompt_tokens(json::array({text})) + 60);
+}
+
 TEST_F(MediaApiTest, ResponsesTakeInputImages) {
   const json answer = Answer(
       "/v1/responses",
