@@ -678,6 +678,8 @@ TEST(EngineTest, RefusesBadRequests) {
   EXPECT_EQ(ErrorId(engine->Submit({.messages = "{"})), "chat.json");
   EXPECT_EQ(ErrorId(engine->Submit({.messages = std::string(1000, '[')})), "chat.json");
   EXPECT_EQ(ErrorId(engine->Submit({.messages = R"({"role": "user"})"})), "chat.messages");
+  const auto quoted = engine->Submit({.messages = R"([{"role":"user","content":"a "b""}])"});
+  EXPECT_THAT(quoted.error().message, HasSubstr("is not valid JSON (byte 31)"));
   EXPECT_EQ(ErrorId(engine->Submit({.prompt = "\xff"})), "text.utf8");
   EXPECT_EQ(ErrorId(engine->Submit({.ids = {1 << 20}})), "tokenizer.id");
   EXPECT_EQ(ErrorId(engine->Submit({.ids = std::vector<int32_t>(513, 5)})), "context.overflow");
