@@ -49,6 +49,7 @@ sdk::WeightLayout GpuDevice::LayoutWeight(const rl_weight_desc& desc) {
 }
 
 std::unique_ptr<sdk::Weight> GpuDevice::CreateWeight(const rl_weight_desc& desc) {
+  const AskingHost::Scope asking(driver_->asking());
   return std::make_unique<OwnedWeight>(*driver_, blocks_, desc);
 }
 
@@ -57,15 +58,18 @@ std::unique_ptr<sdk::Buffer> GpuDevice::CreateBuffer(uint64_t bytes, rl_buffer_u
 }
 
 void GpuDevice::Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) {
+  const AskingHost::Scope asking(driver_->asking());
   driver_->Write(CheckedMemory(buffer, offset, data.size()), offset, data);
 }
 
 void GpuDevice::Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) {
+  const AskingHost::Scope asking(driver_->asking());
   driver_->Read(CheckedMemory(buffer, offset, data.size()), offset, data);
   driver_->CheckMore();
 }
 
 std::unique_ptr<sdk::Plan> GpuDevice::Compile(const sdk::GraphView& graph) {
+  const AskingHost::Scope asking(driver_->asking());
   return std::make_unique<GpuPlan>(*driver_, blocks_, kernels_, target_, profile_, graph);
 }
 

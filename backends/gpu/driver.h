@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/gpu/asking_host.h"
 #include "backends/gpu/block_memory.h"
 #include "backends/gpu/deferred_errors.h"
 #include "backends/gpu/dispatch.h"
@@ -72,13 +73,16 @@ class Driver {
  public:
   // `target`: what graphs are lowered for, less what GpuDevice adds: the sizes of pieces of weights
   // and the options that all backends have.
-  Driver(const sdk::Host& host, const Target& target) : host_(host), target_(target) {}
+  Driver(const sdk::Host& host, const Target& target)
+      : host_(host), asking_(host), target_(target) {}
   virtual ~Driver() = default;
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
   [[nodiscard]] const sdk::Host& host() const { return host_; }
   [[nodiscard]] const Target& target() const { return target_; }
+  // For calls that may take long; Wait() has a scope of its own.
+  [[nodiscard]] AskingHost& asking() { return asking_; }
 
   // ---- memory. `offset` counts from the start of the allocation.
   [[nodiscard]] virtual MemoryFacts Memory() const = 0;
@@ -120,7 +124,10 @@ class Driver {
   // ---- waiting
   // Waits for everything. Errors: RL_DEVICE_LOST, from then on always; errors that work has noted.
   void Wait() {
-    Finish();
+    {
+      const AskingHost::Scope asking(asking_);
+      Finish();
+    }
     running_.Check();
   }
   // Wait() for destructors, which cannot throw: logs errors. A lost device says so again at the
@@ -148,6 +155,7 @@ class Driver {
 
  private:
   sdk::Host host_;
+  AskingHost asking_;
   Target target_;
   RunningWork running_;
 };
