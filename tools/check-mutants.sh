@@ -1,7 +1,7 @@
 #!/bin/bash
 # Checks that conformance detects faults. Puts one fault after another (tools/mutants.txt) into a copy of the CPU
 # backend, builds it and runs rullama-conformance on it, which has to fail each time. First with the cases that CI runs
-# (--quick), which have to find 30 of 34 of them, then with all.
+# (--quick), which have to find 30 of 34 of all faults, then with all cases.
 #
 #   tools/check-mutants.sh BUILD_DIR [FIRST [LAST]]
 #   tools/check-mutants.sh --apply
@@ -112,7 +112,7 @@ while IFS=$'\t' read -r file from to; do
   cp "$source/backends/cpu/$file" "$path"
 done <"$faults"
 echo "$quick caught by --quick, $whole by the other cases, $survivors survived"
-if ((34 * quick < 30 * (quick + whole + survivors))); then
+if [[ $# -eq 1 ]] && ((34 * quick < 30 * (quick + whole + survivors))); then
   echo "CI finds too few of the faults: conformance/quick_cases.cc chooses its cases" >&2
   broken=1
 fi
