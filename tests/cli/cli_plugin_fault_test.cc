@@ -169,7 +169,7 @@ TEST(PluginHang, OneInterruptEndsTheProgramUnlessThePluginAsks) {
   for (const std::string& function : functions) {
     hanging.push_back(std::make_unique<Hanging>(function, false));
   }
-  Hanging asking("plan_execute", true), twice("plan_execute", false);
+  Hanging asking("plan_execute", true), twice("plan_execute", true);
   for (const auto& program : hanging) program->Interrupt();
   asking.Interrupt();
   twice.Interrupt();
