@@ -54,6 +54,7 @@ std::unique_ptr<sdk::Weight> GpuDevice::CreateWeight(const rl_weight_desc& desc)
 }
 
 std::unique_ptr<sdk::Buffer> GpuDevice::CreateBuffer(uint64_t bytes, rl_buffer_usage usage) {
+  const AskingHost::Scope asking(driver_->asking());
   return std::make_unique<OwnedBuffer>(*driver_, blocks_, bytes, usage);
 }
 

@@ -15,6 +15,7 @@ KernelCache::KernelCache(Driver& driver) : driver_(driver) {
 }
 
 KernelCache::~KernelCache() {
+  const AskingHost::Scope asking(driver_.asking());
   for (const auto& [kinds, joined] : joined_) {
     if (joined) joined->Wait();
   }

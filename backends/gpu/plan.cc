@@ -157,6 +157,7 @@ void GpuPlan::Execute(int64_t t, int64_t r) {
     submitted_ = sdk::NowNanoseconds();
     op_times_->Start(submitted_);
   }
+  const AskingHost::Scope asking(driver_.asking());  // a joined kernel may still be compiled
   driver_.Submit(*variant.commands, {&step_, offsetof(StepWords, failed_op),
                                      std::as_writable_bytes(std::span(&failed_, 1))});
   driver_.Remember(*this);
