@@ -27,7 +27,8 @@ class GpuBackend : public sdk::Backend {
   [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
   [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
-    if (!std::exchange(listed_, true)) list_ = List();
+    if (!listed_) list_ = List();
+    listed_ = true;
     return list_.infos;
   }
   [[nodiscard]] std::string_view NoDeviceReason() override { return list_.reason; }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <span>
@@ -135,7 +136,7 @@ class Driver {
   void WaitQuietly() noexcept {
     try {
       Wait();
-    } catch (const sdk::Error& error) {
+    } catch (const std::exception& error) {
       host_.Log(RL_LOG_WARNING, error.what());
     }
   }
