@@ -43,7 +43,7 @@ static_assert(std::atomic<size_t>::is_always_lock_free);
 struct CrashState {
   CrashText device;
   CrashText caches;
-  CrashText plugin_file;     // of a plugin that is no part of the installation
+  CrashText plugin_file;     // of a plugin that is not part of the installation
   CrashText plugin_backend;  // its name
   std::atomic<bool> reported{false};
   std::array<bool, kCrashSignals.size()> ours = {};  // whose handlers are installed here

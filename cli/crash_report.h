@@ -26,7 +26,7 @@ void DescribeCachesForCrash();
 void DescribeDeviceForCrash(std::string_view backend, std::string_view device,
                             std::string_view driver);
 
-// Notes a plugin that is no part of this installation, by its file and, once it is known, the name
+// Notes a plugin that is not part of this installation, by its file and, once it is known, the name
 // of its backend: a crash in it is for its author, who gets other advice.
 void DescribePluginForCrash(std::string_view file, std::string_view backend);
 

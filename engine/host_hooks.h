@@ -37,8 +37,8 @@ struct HostHooks {
   // The device that is going to be opened.
   std::function<void(std::string_view backend, std::string_view device, std::string_view driver)>
       on_device = {};
-  // A plugin that is no part of this installation, by its file, is going to be loaded; called again
-  // with the name of its backend when it is.
+  // A plugin that is not part of this installation, by its file, is going to be loaded; called
+  // again with the name of its backend when it is.
   std::function<void(std::string_view file, std::string_view backend)> on_foreign_plugin = {};
   // A device was opened, so its drivers have been loaded and may have installed signal handlers.
   std::function<void()> on_drivers_loaded = {};

@@ -338,7 +338,7 @@ int64_t CpuPlan::RunItems(size_t node, const Step& step, int worker) {
     ran += end - begin;
     if (end == items) return ran;
     // A step ends as a whole, since states must not be left half written. The question itself tells
-    // the host that a long step goes on: after Ctrl-C it waits for a plugin that asks.
+    // the host that a long step is still running: after Ctrl-C it waits for a plugin that asks.
     if (worker == 0) static_cast<void>(host_.Cancelled());
   }
 }

@@ -1,4 +1,4 @@
-// What the backends for GPUs have in common as plugins.
+// The part of a plugin that all GPU backends share.
 #pragma once
 
 #include <rullama/sdk/backend.h>
@@ -36,7 +36,8 @@ class GpuBackend : public sdk::Backend {
  protected:
   // Called once, when devices are first asked for. Does not throw for want of a driver.
   virtual DeviceList List() = 0;
-  // What all GPU backends say of a device with allocations of at most `max_allocation` bytes.
+  // The facts that all GPU backends report of a device with allocations of at most
+  // `max_allocation` bytes.
   static sdk::DeviceInfo InfoOf(uint64_t max_allocation) {
     sdk::DeviceInfo info;
     info.max_buffer_bytes = MaxBufferBytes(max_allocation);

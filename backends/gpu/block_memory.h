@@ -20,7 +20,7 @@ class Driver;
 
 enum class Residence : uint8_t {
   kDevice,  // near the device
-  kShared,  // host and device access it in every step; where there is no such memory, as kDevice
+  kShared,  // host and device access it in every step; on devices without such memory, as kDevice
 };
 
 // One allocation of a driver and its free ranges. A driver's subclass holds and frees the memory.

@@ -1,4 +1,4 @@
-// What owns device memory on behalf of the host: buffers, weights, and the memory of a plan.
+// Owners of device memory on behalf of the host: buffers, weights, and the memory of a plan.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once

@@ -1,4 +1,4 @@
-// What a GPU API has to do for a backend: memory and transfers of one opened device. The device
+// The interface of a GPU API: memory, transfers and work of one opened device. The device
 // that the host sees (device.h) is written once over it.
 //
 // Thread safety: none; used under the host's lock on the device.
@@ -45,7 +45,8 @@ class KernelCache;
 // Dispatches to record, in this order.
 struct Recording {
   std::span<const Dispatch> dispatches = {};
-  // Of each (schedule.h), ascending. Empty unless Capabilities::overlaps_dispatches.
+  // The level of each dispatch (schedule.h), ascending. Empty unless
+  // Capabilities::overlaps_dispatches.
   std::span<const uint32_t> levels = {};
   const KernelCache& kernels;  // has those of the dispatches, and outlives the commands
   bool timed = false;          // TimesOf() will be asked: no two dispatches overlap
@@ -107,7 +108,7 @@ class Driver {
   [[nodiscard]] virtual std::string CacheName() const = 0;
   // Takes what CacheData() gave another time, or nothing. Damaged data costs a slow start only.
   virtual void LoadCache(std::span<const std::byte> saved) = 0;
-  // What the host is to keep. Empty: nothing.
+  // The bytes that the host is to keep. Empty: none.
   [[nodiscard]] virtual std::vector<std::byte> CacheData(const Kernels& kernels) = 0;
 
   // ---- work

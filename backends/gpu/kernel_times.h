@@ -14,7 +14,7 @@ class KernelTimes {
  public:
   void Add(const std::string& kernel, uint64_t nanoseconds);
   [[nodiscard]] bool empty() const { return sums_.empty(); }
-  // What all of it took, then a line for each kernel, longest first.
+  // A line with the time of all kernels, then one for each kernel, longest first.
   [[nodiscard]] std::vector<std::string> Report(uint64_t steps) const;
 
  private:

@@ -16,7 +16,7 @@
 
 namespace rullama::gpu {
 
-// What the options say that every GPU backend has.
+// The values of the options that every GPU backend has.
 struct CommonSettings {
   bool precise_products = false;
   bool profile = false;

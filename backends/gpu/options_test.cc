@@ -17,7 +17,7 @@ class OptionsTest : public ::testing::Test {
     table_.AddSwitch("units", units_, false, "matrix units");
     table_.Add("form", [this](const sdk::Option& option) { form_ = option.value; });
   }
-  // What is said of these options; empty if they are taken.
+  // The error text for these options; empty if they are accepted.
   std::string Refusal(const std::vector<sdk::Option>& options) {
     try {
       table_.Read(options);

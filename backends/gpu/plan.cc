@@ -12,7 +12,7 @@
 namespace rullama::gpu {
 namespace {
 
-// What steps have in device memory.
+// The words of a step in device memory.
 struct StepWords {
   uint32_t t, r;
   uint32_t failed_op;  // the first, counted from 1; 0: none
@@ -188,8 +188,8 @@ std::span<const rl_op_time> GpuPlan::Times() {
   return op_times_ ? op_times_->records() : std::span<const rl_op_time>();
 }
 
-// Of what was executed since the last wait: for the log in the end, and of the last execution for
-// the host.
+// Reads the times of all executions since the last wait, for the log at the end, and those of the
+// last one for the host.
 void GpuPlan::ReadTimes() {
   for (Variant& variant : variants_) {
     const size_t count = variant.ops.size();

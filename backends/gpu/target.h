@@ -17,7 +17,7 @@ struct Capabilities {
   bool float64 = false;
   // Whether kernels may read addresses from memory. If not, all addresses are arguments.
   bool follows_pointers = false;
-  // Whether dispatches between which there is no barrier may run at the same time.
+  // Whether dispatches without a barrier between them may run at the same time.
   bool overlaps_dispatches = false;
   bool tells_times = false;  // when dispatches ran
   // The most workgroups of a dispatch along each axis.

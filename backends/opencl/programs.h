@@ -29,7 +29,7 @@ class Programs {
   // The program of a key that ProgramOf() gave, built or from its binary. Any number of threads may
   // call it at a time. Errors: RL_INTERNAL with the log of the driver's compiler.
   [[nodiscard]] std::unique_ptr<gpu::Kernel> Make(const gpu::PipelineKey& key) const;
-  // The key without what is no part of its program.
+  // The key without the constants that are passed as arguments.
   [[nodiscard]] gpu::PipelineKey ProgramOf(const gpu::PipelineKey& key) const;
   // A kernel of the program of this key, whose arguments nobody else sets.
   [[nodiscard]] Owned<cl_kernel> NewKernel(const gpu::Kernel& program,

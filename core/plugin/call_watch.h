@@ -2,7 +2,7 @@
 // itself hanging. It only reports; nothing is interrupted.
 //
 // Ownership: the thread is joined by the destructor. Thread safety: one call at a time; `on_late`
-// runs on the thread of the watch, while the call goes on, and must not begin or end one. Errors:
+// runs on the thread of the watch, while the call lasts, and must not begin or end one. Errors:
 // none; if the system gives no thread, nothing is watched.
 #pragma once
 
