@@ -54,11 +54,13 @@ inline Graph CountingGraph() {
   return *std::move(b).Finish();
 }
 
+// The one weight: row i is 1 at the token that follows i.
 class CountingWeights final : public WeightSource {
  public:
-  CountingWeights() : table_(kVocabulary * kVocabulary) {
-    for (int64_t i = 0; i < kVocabulary; ++i) {
-      table_[static_cast<size_t>(i * kVocabulary + (i + 1) % kVocabulary)] = 1;
+  explicit CountingWeights(int64_t vocabulary = kVocabulary)
+      : table_(static_cast<size_t>(vocabulary * vocabulary)) {
+    for (int64_t i = 0; i < vocabulary; ++i) {
+      table_[static_cast<size_t>(i * vocabulary + (i + 1) % vocabulary)] = 1;
     }
   }
   [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& /*constant*/) const override {

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "engine/cut_points.h"
-#include "engine/scheduling/counting_model.h"
+#include "engine/scheduling/counting_model_test_util.h"
 
 namespace rullama {
 namespace {

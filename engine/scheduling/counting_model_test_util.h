@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/reference/reference_backend.h"
 #include "core/runtime/session.h"
+#include "core/runtime/step_test_util.h"
 #include "engine/model_program.h"
 #include "models/common/model.h"
 
@@ -86,52 +86,25 @@ class CountingModel final : public Model {
   }
 };
 
-// The one weight: row i is 1 at the token that follows i.
-class CountingTable final : public WeightSource {
- public:
-  CountingTable() : table_(kCountedTokens * kCountedTokens) {
-    for (int64_t i = 0; i < kCountedTokens; ++i) {
-      table_[static_cast<size_t>(i * kCountedTokens + (i + 1) % kCountedTokens)] = 1;
-    }
-  }
-  [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& /*constant*/) const override {
-    return std::as_bytes(std::span(table_));
-  }
-
- private:
-  std::vector<float> table_;
-};
-
 // A session that several requests share.
 class CountingBatch {
  public:
   CountingBatch(int64_t slots, int64_t capacity, int64_t chunk) {
-    plugin_ = *Plugin::FromQuery(ReferencePluginQuery, "built in",
-                                 std::make_shared<PluginHost>(HostOptions{}));
-    device_ = *plugin_->Open(0, {});
     const StepLimits limits = BatchLimits(slots, chunk);
     ModelProgram program = *BuildModelProgram(
         CountingModel(),
         {.outputs = GraphOutputs::kBatch, .slots = slots, .capacity = capacity, .limits = limits});
     graphs_ = program.handles;
-    SessionOptions options{.devices = {device_.get()}, .policy = {}, .limits = limits};
-    session_ = *Session::Create(std::move(program.graphs), table_, std::move(options));
+    SessionOptions options{.devices = {devices_.Open()}, .policy = {}, .limits = limits};
+    session_ = *Session::Create(std::move(program.graphs), weights_, std::move(options));
   }
-  ~CountingBatch() {
-    session_.reset();
-    device_.reset();
-    plugin_->Shutdown();
-  }
-  CountingBatch(const CountingBatch&) = delete;
-  CountingBatch& operator=(const CountingBatch&) = delete;
 
   [[nodiscard]] Session& session() { return *session_; }
   [[nodiscard]] const ProgramGraphs& graphs() const { return graphs_; }
 
  private:
-  CountingTable table_;
-  std::shared_ptr<Plugin> plugin_;
-  std::unique_ptr<Device> device_;
+  CountingWeights weights_{kCountedTokens};
+  ReferenceDevices devices_;
   ProgramGraphs graphs_;
   std::unique_ptr<Session> session_;
 };
