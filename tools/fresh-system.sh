@@ -21,26 +21,26 @@ require_fresh_system() {
 }
 
 make_fresh_system() {
-  local root=$1
-  remove_fresh_system "$root"
-  debootstrap --variant=minbase bookworm "$root" http://deb.debian.org/debian >"$2"
-  cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-  mount -t proc proc "$root/proc"
-  mount -t sysfs -o ro sys "$root/sys"
-  mount --bind /dev "$root/dev"
-  mount --bind /dev/pts "$root/dev/pts"
-  mount --bind /dev/shm "$root/dev/shm"
+  local system=$1
+  remove_fresh_system "$system"
+  debootstrap --variant=minbase bookworm "$system" http://deb.debian.org/debian >"$2"
+  cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
+  mount -t proc proc "$system/proc"
+  mount -t sysfs -o ro sys "$system/sys"
+  mount --bind /dev "$system/dev"
+  mount --bind /dev/pts "$system/dev/pts"
+  mount --bind /dev/shm "$system/dev/shm"
 }
 
 # Everything is unmounted first: the folders of this machine must not be removed with the system.
 remove_fresh_system() {
-  local root=$1 mount
+  local system=$1 mount
   for mount in dev/pts dev/shm dev proc sys; do
-    if mountpoint -q "$root/$mount"; then umount "$root/$mount"; fi
-    if mountpoint -q "$root/$mount"; then
-      echo "$root/$mount is still mounted, so $root stays" >&2
+    if mountpoint -q "$system/$mount"; then umount "$system/$mount"; fi
+    if mountpoint -q "$system/$mount"; then
+      echo "$system/$mount is still mounted, so $system stays" >&2
       return
     fi
   done
-  rm -rf --one-file-system "$root"
+  rm -rf --one-file-system "$system"
 }
