@@ -26,6 +26,8 @@ enum class Kind : uint8_t {
   kOptionalRecord,
   kKernel,
   kUses,
+  kNumber,
+  kShared,
   kConstantU32,
   kConstantI32,
   kConstantF32,
@@ -67,6 +69,9 @@ constexpr Row kDefinitions[] = {
 #define RL_KERNEL(file, Name, Arguments) {Kind::kKernel, #file, #Arguments, {}},
 #define RL_END_KERNEL {Kind::kEnd, {}, {}, {}},
 #define RL_USES(Enum) {Kind::kUses, #Enum, {}, {}},
+#define RL_NUMBER(name, value) {Kind::kNumber, #name, {}, #value},
+#define RL_SHARED(type, name, count) {Kind::kShared, #name, #type, #count},
+#define RL_SHARED_ONE(type, name) {Kind::kShared, #name, #type, {}},
 #define RL_CONSTANT_U32(name, value) {Kind::kConstantU32, #name, {}, #value},
 #define RL_CONSTANT_I32(name, value) {Kind::kConstantI32, #name, {}, #value},
 #define RL_CONSTANT_F32(name, value) {Kind::kConstantF32, #name, {}, #value},
@@ -105,13 +110,19 @@ bool IsRecord(const Row& row) {
   return row.kind == Kind::kRecords || row.kind == Kind::kOptionalRecord;
 }
 
-// ---- texts --------------------------------------------------------------------------------------
-
-std::string Joined(std::initializer_list<std::string_view> parts) {
-  std::string out;
-  for (const std::string_view part : parts) out += part;
-  return out;
+bool IsConstant(const Row& row) {
+  switch (row.kind) {
+    case Kind::kConstantU32:
+    case Kind::kConstantI32:
+    case Kind::kConstantF32:
+    case Kind::kCapacity:
+      return true;
+    default:
+      return false;
+  }
 }
+
+// ---- texts --------------------------------------------------------------------------------------
 
 // kv_heads: kKvHeads.
 std::string ConstantName(std::string_view name) {
@@ -138,69 +149,159 @@ constexpr TypeRow kTypes[] = {
 #include <rullama/abi/dtypes.def>
 };
 
-// The enumerators that a kernel uses, each by `define`.
-template <typename Define>
-std::string Numbers(Rows kernel, const Define& define) {
-  std::string out;
-  for (const Row& row : kernel) {
-    if (row.kind != Kind::kUses) continue;
-    for (const Row& number : Block(Kind::kEnum, row.name)) out += define(number.name, number.value);
-  }
-  return out;
-}
+// ---- texts of a dialect ------------------------------------------------------------------------
 
-std::string GlslNumber(std::string_view name, std::string_view value) {
-  return "const uint " + std::string(name) + " = " + std::string(value) + ";\n";
-}
-std::string OpenClNumber(std::string_view name, std::string_view value) {
-  return "#define " + std::string(name) + " " + std::string(value) + "\n";
-}
-
-struct TypeNames {
-  std::string_view address, dim, u32, i32, f32;
+struct Word {
+  std::string_view name, text;
 };
-constexpr TypeNames kGlsl{"uvec2", "Extent", "uint", "int", "float"};
-constexpr TypeNames kOpenCl{"Pointer", "Extent", "uint", "int", "float"};
 
-// A member of a struct, other than records.
-std::string Member(const Row& row, const TypeNames& types) {
-  const auto type = [&]() -> std::string_view {
-    switch (row.kind) {
-      case Kind::kAddress:
-      case Kind::kWeights:
-        return types.address;
-      case Kind::kDim:
-        return types.dim;
-      case Kind::kU32:
-        return types.u32;
-      case Kind::kI32:
-        return types.i32;
-      case Kind::kF32:
-        return types.f32;
-      default:
-        throw std::logic_error("no field of kernels.def: " + std::string(row.name));
+// A text with its words in their places.
+std::string Filled(std::string_view text, std::initializer_list<Word> words) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t begin = std::min(text.find('$'), text.size());
+    out += text.substr(0, begin);
+    text.remove_prefix(begin);
+    if (text.empty()) break;
+    const size_t end = text.find('$', 1);
+    const auto* word = std::ranges::find(words, text.substr(1, end - 1), &Word::name);
+    if (end == std::string_view::npos || word == words.end())
+      throw std::logic_error("no such word: " + std::string(text.substr(0, end)));
+    out += word->text;
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+std::string_view TypeOf(const Row& row, const Dialect& dialect) {
+  switch (row.kind) {
+    case Kind::kAddress:
+    case Kind::kWeights:
+      return dialect.address;
+    case Kind::kDim:
+      return dialect.dim;
+    case Kind::kU32:
+      return dialect.u32;
+    case Kind::kI32:
+      return dialect.i32;
+    case Kind::kF32:
+      return dialect.f32;
+    default:
+      throw std::logic_error("no field of kernels.def: " + std::string(row.name));
+  }
+}
+
+// The type of shared memory.
+std::string_view TypeNamed(std::string_view name, const Dialect& dialect) {
+  if (name == "u32") return dialect.u32;
+  if (name == "i32") return dialect.i32;
+  if (name == "f32") return dialect.f32;
+  throw std::logic_error("shared memory of type " + std::string(name));
+}
+
+std::string Fields(Rows fields, const Dialect& dialect) {
+  std::string out;
+  for (const Row& row : fields) {
+    if (IsRecord(row)) {
+      out += Filled(dialect.records, {{"type", row.type},
+                                      {"TYPE", Upper(row.type)},
+                                      {"name", row.name},
+                                      {"count", row.value}});
+    } else {
+      out += Filled(dialect.field, {{"type", TypeOf(row, dialect)}, {"name", row.name}});
     }
+  }
+  return out;
+}
+
+// What a kernel has for the addresses among `fields` beside the arguments themselves: parameters,
+// and how they are passed on.
+struct Parameters {
+  std::string declared, passed;
+};
+Parameters ParametersOf(Rows fields, std::string_view prefix, const Dialect& dialect) {
+  Parameters out;
+  for (const Row& row : fields) {
+    const std::string name = std::string(prefix) + std::string(row.name);
+    const std::string type = Upper(row.type);
+    if (IsRecord(row)) {
+      out.declared += Filled(dialect.record_parameters, {{"TYPE", type}});
+      out.passed += Filled(dialect.record_passed, {{"TYPE", type}});
+    } else if (row.kind == Kind::kAddress || row.kind == Kind::kWeights) {
+      const bool reads = row.kind == Kind::kWeights;
+      out.declared += Filled(reads ? dialect.read_parameter : dialect.parameter, {{"name", name}});
+      out.passed += Filled(dialect.passed, {{"name", name}});
+    }
+  }
+  return out;
+}
+
+// ---- the parts of a kernel's header ------------------------------------------------------------
+
+// The numbers that the host shares.
+std::string Numbers(Rows kernel, const Dialect& dialect) {
+  std::string out;
+  const auto add = [&](const Row& number) {
+    out += Filled(dialect.number, {{"name", number.name}, {"value", number.value}});
   };
-  return "  " + std::string(type()) + " " + std::string(row.name) + ";\n";
-}
-
-std::string Members(Rows fields, const TypeNames& types) {
-  std::string out;
-  for (const Row& row : fields) {
-    if (!IsRecord(row)) out += Member(row, types);
+  for (const Row& row : kernel) {
+    if (row.kind == Kind::kNumber) add(row);
+    if (row.kind == Kind::kUses) std::ranges::for_each(Block(Kind::kEnum, row.name), add);
   }
   return out;
 }
 
-// OpenCL parameters for the addresses among `fields`, each with a comma after it.
-std::string Parameters(Rows fields, std::string_view prefix) {
+std::string Constants(Shader shader, const Dialect& dialect) {
   std::string out;
-  for (const Row& row : fields) {
-    if (row.kind != Kind::kAddress && row.kind != Kind::kWeights) continue;
-    out += row.kind == Kind::kWeights ? "__global const uchar *" : "__global uchar *";
-    out += std::string(prefix) + std::string(row.name) + "_buffer, ";
+  size_t id = 1;
+  for (const SpecConstant& constant : ConstantsOf(shader)) {
+    const std::string_view text = constant.type == SpecConstant::Type::kU32 ? dialect.u32_constant
+                                  : constant.type == SpecConstant::Type::kI32
+                                      ? dialect.i32_constant
+                                      : dialect.f32_constant;
+    out += Filled(
+        text, {{"id", std::to_string(id++)}, {"name", constant.name}, {"value", constant.value}});
   }
   return out;
+}
+
+std::string RecordTypes(Rows arguments, const Dialect& dialect) {
+  std::string out;
+  for (const Row& row : arguments) {
+    if (!IsRecord(row)) continue;
+    const Rows fields = Block(Kind::kRecord, row.type);
+    const Parameters parameters = ParametersOf(fields, std::string(row.name) + "_", dialect);
+    out += Filled(dialect.record, {{"type", row.type},
+                                   {"TYPE", Upper(row.type)},
+                                   {"fields", Fields(fields, dialect)},
+                                   {"parameters", parameters.declared},
+                                   {"passed", parameters.passed}});
+  }
+  return out;
+}
+
+std::string SharedMemory(Rows kernel, const Dialect& dialect) {
+  std::string variables;
+  for (const Row& row : kernel) {
+    if (row.kind != Kind::kShared) continue;
+    const std::string dimension =
+        row.value.empty() ? std::string() : "[" + std::string(row.value) + "]";
+    variables += Filled(
+        dialect.shared,
+        {{"type", TypeNamed(row.type, dialect)}, {"name", row.name}, {"dimension", dimension}});
+  }
+  if (variables.empty()) return std::string(dialect.no_shared_memory);
+  return Filled(dialect.shared_memory, {{"variables", variables}});
+}
+
+std::string Arguments(Rows arguments, const Dialect& dialect) {
+  const std::string step = Filled(dialect.field, {{"type", dialect.address}, {"name", "step"}});
+  const Parameters parameters = ParametersOf(arguments, "", dialect);
+  return Filled(
+      dialect.arguments,
+      {{"fields", step + Fields(arguments, dialect)},
+       {"parameters", Filled(dialect.parameter, {{"name", "step"}}) + parameters.declared},
+       {"passed", Filled(dialect.passed, {{"name", "step"}}) + parameters.passed}});
 }
 
 constexpr std::string_view kMadeFrom = "// Made from backends/gpu/kernels.def.\n";
@@ -213,7 +314,7 @@ std::span<const Shader> AllShaders() { return kShaders; }
 std::vector<SpecConstant> ConstantsOf(Shader shader) {
   std::vector<SpecConstant> out;
   for (const Row& row : Block(KernelRow(shader))) {
-    if (row.kind == Kind::kUses) continue;
+    if (!IsConstant(row)) continue;
     using Type = SpecConstant::Type;
     const Type type = row.kind == Kind::kConstantI32   ? Type::kI32
                       : row.kind == Kind::kConstantF32 ? Type::kF32
@@ -236,81 +337,20 @@ size_t FindCapacity(Shader shader) {
   return found == constants.end() ? 0 : static_cast<size_t>(found - constants.begin()) + 1;
 }
 
-std::string GlslTypes() {
+std::string TypeNumbers(const Dialect& dialect) {
   std::string out(kMadeFrom);
-  for (const TypeRow& type : kTypes) out += GlslNumber("k" + std::string(type.name), type.id);
+  for (const TypeRow& type : kTypes) {
+    out += Filled(dialect.number, {{"name", "k" + std::string(type.name)}, {"value", type.id}});
+  }
   return out;
 }
 
-std::string GlslHeader(Shader shader) {
-  const Row* kernel = KernelRow(shader);
-  std::string out(kMadeFrom);
-  out += Numbers(Block(kernel), GlslNumber);
-  size_t id = 1;
-  for (const SpecConstant& constant : ConstantsOf(shader)) {
-    const std::string_view type = constant.type == SpecConstant::Type::kU32   ? kGlsl.u32
-                                  : constant.type == SpecConstant::Type::kI32 ? kGlsl.i32
-                                                                              : kGlsl.f32;
-    out += "layout(constant_id = " + std::to_string(id++) + ") const " + std::string(type) + " " +
-           constant.name + " = " + constant.value + ";\n";
-  }
-  const Rows fields = Block(Kind::kArguments, kernel->type);
-  std::string members = "  uvec2 step;\n" + Members(fields, kGlsl);
-  for (const Row& row : fields) {
-    if (!IsRecord(row)) continue;
-    members += "  uvec2 " + std::string(row.name) + ";  // " + std::string(row.type) + "[" +
-               std::string(row.value) + "]\n";
-    out += "struct " + std::string(row.type) + " {\n" +
-           Members(Block(Kind::kRecord, row.type), kGlsl) + "};\n";
-  }
-  out += "#ifdef TASK\nstruct Push {\n" + members +
-         "};\n"
-         "layout(buffer_reference, std430, buffer_reference_align = 16) CONSTANT PushAt {\n"
-         "  Push v;\n"
-         "};\n"
-         "// All of it is read at once, before anything waits.\n"
-         "Push p = PushAt(task_push).v;\n"
-         "#else\nlayout(push_constant, std430) uniform Push {\n" +
-         members + "} p;\n#endif\n";
-  return out;
-}
-
-std::string OpenClTypes() {
-  std::string out;
-  for (const TypeRow& type : kTypes) out += OpenClNumber("k" + std::string(type.name), type.id);
-  return out;
-}
-
-std::string OpenClHeader(Shader shader) {
-  const Row* kernel = KernelRow(shader);
-  const Rows fields = Block(Kind::kArguments, kernel->type);
-  std::string constants, records, members, macros;
-  size_t id = 1;
-  for (const SpecConstant& constant : ConstantsOf(shader)) {
-    const std::string value = "C" + std::to_string(id++);
-    constants += OpenClNumber(
-        constant.name, constant.type == SpecConstant::Type::kI32   ? "((int)" + value + ")"
-                       : constant.type == SpecConstant::Type::kF32 ? "as_float(" + value + ")"
-                                                                   : value);
-  }
-  for (const Row& row : fields) {
-    if (!IsRecord(row)) continue;
-    const Rows of_record = Block(Kind::kRecord, row.type);
-    const std::string name = Upper(row.type), type(row.type);
-    records += Joined({"typedef struct {\n", Members(of_record, kOpenCl), "} ", type, ";\n"});
-    constants += Joined({"#ifndef HAS_", name, "\n#define HAS_", name, " 0\n#endif\n"});
-    macros += Joined({"#if HAS_", name, "\n#define ", name, "_PARAMETERS ",
-                      Parameters(of_record, Joined({row.name, "_"})), "\n#else\n#define ", name,
-                      "_PARAMETERS\n#endif\n"});
-    members += Joined({"#if HAS_", name, "\n  ", type, " ", row.name, ";\n#endif\n"});
-  }
-  std::string parameters = "__global uchar *step_buffer, " + Parameters(fields, "");
-  for (const Row& row : fields) {
-    if (IsRecord(row)) parameters += Upper(row.type) + "_PARAMETERS ";
-  }
-  return std::string(kMadeFrom) + Numbers(Block(kernel), OpenClNumber) + constants + records +
-         "typedef struct {\n  Pointer step;\n" + Members(fields, kOpenCl) + members + "} Push;\n" +
-         macros + "#define ARGUMENTS " + parameters + "const Push push\n";
+std::string Header(Shader shader, const Dialect& dialect) {
+  const Row* row = KernelRow(shader);
+  const Rows kernel = Block(row), arguments = Block(Kind::kArguments, row->type);
+  return std::string(kMadeFrom) + Numbers(kernel, dialect) + Constants(shader, dialect) +
+         RecordTypes(arguments, dialect) + SharedMemory(kernel, dialect) +
+         Arguments(arguments, dialect);
 }
 
 }  // namespace rullama::gpu

@@ -1,6 +1,6 @@
 // Translates the entry of a kernel in kernels.def to text for its compiler: shared numbers,
-// specialisation constants, and the arguments. Shaders get it at build time
-// (write_kernel_headers.cc), OpenCL at run time.
+// specialisation constants, shared memory and the arguments, in any dialect. Shaders get it at
+// build time (write_kernel_headers.cc), OpenCL at run time.
 //
 // Thread safety: all functions are pure.
 #pragma once
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/gpu/dialect.h"
 #include "backends/gpu/kernels.h"
 
 namespace rullama::gpu {
@@ -32,15 +33,10 @@ std::vector<SpecConstant> ConstantsOf(Shader shader);
 size_t FindConstant(Shader shader, std::string_view name);
 size_t FindCapacity(Shader shader);
 
-// `const uint kF32 = 0;` and the like for all element types.
-std::string GlslTypes();
-// Needs common.glsl before it. Declares the kernel's constants and the push constants `p`.
-std::string GlslHeader(Shader shader);
-// `#define kF32 0` and the like for all element types.
-std::string OpenClTypes();
-// Needs common.cl before it. Defines the kernel's constants by the options C1, C2, ... of the
-// compiler, the struct Push, and ARGUMENTS, the parameters of the kernel. An optional record R is
-// there if the kernel defines HAS_R as 1; the parameters of its addresses are R_PARAMETERS.
-std::string OpenClHeader(Shader shader);
+// Numbers for all element types: kF32 and the like.
+std::string TypeNumbers(const Dialect& dialect);
+// What a kernel gets of its entry: numbers, specialisation constants, records, shared memory and
+// arguments.
+std::string Header(Shader shader, const Dialect& dialect);
 
 }  // namespace rullama::gpu

@@ -26,6 +26,24 @@ enum class Shader : uint8_t {
 #include "backends/gpu/kernels.def"
 };
 
+// What the host knows of a kernel beside its arguments.
+struct KernelTraits {
+  bool on_matrix_units = false;
+  // Subgroups may skip a loop before a barrier.
+  bool skips_loops = false;
+};
+inline constexpr KernelTraits kKernelTraits[] = {
+#define RL_KERNEL(file, Name, Arguments) KernelTraits {
+#define RL_TRAIT(name) .name = true,
+#define RL_END_KERNEL \
+  }                   \
+  ,
+#include "backends/gpu/kernels.def"
+};
+constexpr const KernelTraits& TraitsOf(Shader shader) {
+  return kKernelTraits[static_cast<size_t>(shader)];
+}
+
 #define RL_ENUM(Name) enum class Name : uint32_t {
 #define RL_ENUMERATOR(name, value) name = (value),
 #define RL_END_ENUM \
@@ -195,6 +213,7 @@ struct DimLayout {
 #define RL_END_KERNEL \
   }                   \
   ;
+#define RL_NUMBER(name, value) static constexpr uint32_t name = value;
 #define RL_CONSTANT_U32(name, value) WordArgument name;
 #define RL_CONSTANT_I32(name, value) WordArgument name;
 #define RL_CONSTANT_F32(name, value) FloatArgument name;

@@ -21,19 +21,6 @@ bool Depends(const Dispatch& later, const Dispatch& earlier) {
          Overlap(later.writes, earlier.reads);
 }
 
-bool IsOnMatrixUnits(Shader shader) {
-  switch (shader) {
-    case Shader::kMatMulCoop:
-    case Shader::kMatMulStoredCoop:
-    case Shader::kAttentionCoop:
-    case Shader::kAttentionHalfCoop:
-    case Shader::kAttentionFreshCoop:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 std::vector<uint32_t> LevelsOf(const std::vector<Dispatch>& dispatches) {
@@ -53,7 +40,7 @@ std::vector<uint32_t> OrderOf(const std::vector<Dispatch>& dispatches,
   std::vector<uint32_t> order(dispatches.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](uint32_t i) {
-    return std::pair(levels[i], !IsOnMatrixUnits(dispatches[i].pipeline.shader));
+    return std::pair(levels[i], !TraitsOf(dispatches[i].pipeline.shader).on_matrix_units);
   });
   return order;
 }

@@ -27,11 +27,11 @@ int main(int argc, char** argv) {
   }
   try {
     const std::string directory = argv[1];
-    rullama::gpu::Write(directory + "/types.glsl", rullama::gpu::GlslTypes());
+    rullama::gpu::Write(directory + "/types.glsl", rullama::gpu::TypeNumbers(rullama::gpu::kGlsl));
     for (const rullama::gpu::Shader shader : rullama::gpu::AllShaders()) {
       std::string path = directory;
       path.append("/").append(rullama::gpu::NameOf(shader)).append(".args.glsl");
-      rullama::gpu::Write(path, rullama::gpu::GlslHeader(shader));
+      rullama::gpu::Write(path, rullama::gpu::Header(shader, rullama::gpu::kGlsl));
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "write_kernel_headers: %s\n", error.what());

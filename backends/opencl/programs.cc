@@ -42,6 +42,13 @@ bool IsArgument(Form form, Shader shader, size_t index) {
          index != gpu::FindConstant(shader, "kType");
 }
 
+bool HasArguments(Form form, const PipelineKey& key) {
+  for (size_t i = 1; i < key.constants.size(); ++i) {
+    if (IsArgument(form, key.shader, i)) return true;
+  }
+  return false;
+}
+
 void Append(std::vector<std::byte>& out, const void* data, size_t size) {
   const auto* bytes = static_cast<const std::byte*>(data);
   out.insert(out.end(), bytes, bytes + size);
@@ -83,9 +90,7 @@ PipelineKey Programs::ProgramOf(const PipelineKey& key) const {
 }
 
 std::vector<uint32_t> Programs::ArgumentsOf(const PipelineKey& key) const {
-  bool any = false;
-  for (size_t i = 1; i < key.constants.size(); ++i) any |= IsArgument(form_, key.shader, i);
-  if (!any) return {};
+  if (!HasArguments(form_, key)) return {};
   std::vector<uint32_t> arguments = key.constants;
   arguments.resize(kMaxConstants);
   return arguments;
@@ -94,6 +99,7 @@ std::vector<uint32_t> Programs::ArgumentsOf(const PipelineKey& key) const {
 std::string Programs::OptionsOf(const PipelineKey& key) const {
   std::string options = std::string("-cl-std=CL1.2 ") + DefineOf(form_) +
                         " -DTHREADS=" + std::to_string(key.constants.front());
+  if (HasArguments(form_, key)) options += " -DCONSTANTS";
   for (size_t i = 1; i < key.constants.size(); ++i) {
     options += " -DC" + std::to_string(i) + "=";
     options += IsArgument(form_, key.shader, i) ? "constants.v[" + std::to_string(i) + "]"

@@ -23,9 +23,9 @@ const Source* Find(std::string_view file) {
 // The text of a file, or of what it includes of kernels.def: NAME.args for the kernel NAME, and
 // types.args. NAME.cl of a kernel that Vulkan shares consists of includes.
 std::string TextOf(std::string_view file) {
-  if (file == "types.args") return gpu::OpenClTypes();
+  if (file == "types.args") return gpu::TypeNumbers(gpu::kOpenCl);
   for (const gpu::Shader shader : gpu::AllShaders()) {
-    if (file == std::string(gpu::NameOf(shader)) + ".args") return gpu::OpenClHeader(shader);
+    if (file == std::string(gpu::NameOf(shader)) + ".args") return gpu::Header(shader, gpu::kOpenCl);
   }
   if (const Source* found = Find(file)) return std::string(found->text);
   const std::string kernel(file.substr(0, file.find('.')));

@@ -1,7 +1,6 @@
 #include "backends/vulkan/step_joiner.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -36,15 +35,11 @@ bool IsWorthOneDispatch(const gpu::Target& target, const sdk::GraphView& graph) 
   return true;
 }
 
-// Kernels in which subgroups may skip a loop before a barrier.
-constexpr std::array kSkipLoops = {Shader::kAttentionRow, Shader::kAttentionStats,
-                                   Shader::kAttentionGradQ, Shader::kAttentionGradKv};
-
 bool MayJoin(const gpu::Quirks& quirks, std::span<const PipelineKey> kinds) {
   if (kinds.empty() || kinds.size() > quirks.max_joined_kinds) return false;
   return !quirks.skipped_loops_pass_barriers ||
          std::ranges::none_of(kinds, [&](const PipelineKey& kind) {
-           return std::ranges::find(kSkipLoops, kind.shader) != kSkipLoops.end();
+           return gpu::TraitsOf(kind.shader).skips_loops;
          });
 }
 

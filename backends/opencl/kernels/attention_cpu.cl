@@ -73,7 +73,7 @@ void AddTile(const float* q, float* acc, float* most, float* sum, float scale, u
   }
 }
 
-KERNEL_RESULT attention(ARGUMENTS, const Constants constants) {
+KERNEL(attention) {
   const uint rows = ROWS_OF(rows), first_row = (uint)get_group_id(2) * kRows;
   if (first_row >= rows) return;
   const uint dim = kDim, group = kGroup, heads = kHeads;

@@ -14,26 +14,32 @@ typedef ulong Pointer;
 #define AT(T, name) ((__global T*)(name##_buffer + push.name))
 #define IS_NULL(name) (push.name == ULONG_MAX)
 
-// Names that the sources in backends/gpu/kernels use beside OpenCL C; see dialect.glsl for both
-// halves.
-#define FLOATS(name) AT(float, name)
-#define INTS(name) AT(int, name)
-#define UINTS(name) AT(uint, name)
-#define WORKGROUP GROUP
-#define WORKGROUPS GROUPS
-#define PRECISE
-#define make_float2 (float2)
-#define make_uint2 (uint2)
-#define make_uint4 (uint4)
-
-// KERNEL(name) { ... } with the arguments of kernels.def, or KERNEL_RESULT name(...) { ... }.
-#define KERNEL_RESULT __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-#define KERNEL(name) KERNEL_RESULT name(ARGUMENTS)
-
 // Constants that a kernel is not built with (Programs::ArgumentsOf).
 typedef struct {
   uint v[16];
 } Constants;
+#ifdef CONSTANTS
+#define CONSTANTS_PARAMETER , const Constants constants
+#define CONSTANTS_PASSED , constants
+#else
+#define CONSTANTS_PARAMETER
+#define CONSTANTS_PASSED
+#endif
+
+// KERNEL(name) { ... } with the arguments of kernels.def. Only a kernel may declare local memory:
+// of one that has some in kernels.def, what follows is a function that the kernel calls.
+#define KERNEL_ALONE(name) \
+  __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void name(ARGUMENTS)
+#define KERNEL_WITH_LOCAL_MEMORY(name)               \
+  static INLINED void name##_with(LOCAL_ ARGUMENTS); \
+  KERNEL_ALONE(name) {                               \
+    __local LocalMemory memory;                      \
+    name##_with(&memory, PASSED);                    \
+  }                                                  \
+  static INLINED void name##_with(LOCAL_ ARGUMENTS)
+
+// For functions that get arrays of a work-item, so that these stay in registers.
+#define INLINED __attribute__((always_inline))
 
 #define GROUP ((uint)get_group_id(0))
 #define GROUPS ((uint)get_num_groups(0))
@@ -65,9 +71,6 @@ typedef struct {
 #else
 #define UNROLL _Pragma("unroll")
 #endif
-
-// For functions that get arrays of a work-item, so that these stay in registers.
-#define INLINED __attribute__((always_inline))
 
 // The extents of the step and the first failure of a run: 0, or 1 + the index of an op.
 typedef struct {
@@ -126,5 +129,76 @@ uint FloatToBFloat16(float value) {
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
   return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
+
+// ---- the dialect of common kernels --------------------------------------------------------------
+
+// The names that the sources in backends/gpu/kernels use beside OpenCL C; dialect.glsl has the same
+// for GLSL, and docs/adr/0028 says what they mean. What follows from kernels.def is in dialect.h.
+
+#define ARGS_ ARGUMENTS,
+#define ARGS PASSED,
+#define SHARED(name) local_memory->name
+
+#define Memory __global uchar*
+#define Offset size_t
+#define OFFSET(x) ((size_t)(x))
+#define MEMORY(name) AT(uchar, name)
+#define AdvanceBy(memory, count, bytes) ((memory) + (size_t)(count) * (bytes))
+#define FLOATS_AT(memory) ((__global float*)(memory))
+#define INTS_AT(memory) ((__global int*)(memory))
+#define UINTS_AT(memory) ((__global uint*)(memory))
+#define USHORTS_AT(memory) ((__global ushort*)(memory))
+#define FLOATS(name) AT(float, name)
+#define INTS(name) AT(int, name)
+#define UINTS(name) AT(uint, name)
+#define OUR_FLOATS(name) AT(float, name)
+#define OUR_UINT2S(name) AT(uint2, name)
+
+#define WORKGROUP GROUP
+#define WORKGROUPS GROUPS
+#define FENCE_OF_MEMORY()  // is part of BARRIER()
+#define ATOMIC_ADD(place, x) atomic_add(&(place), x)
+#define ATOMIC_MIN(place, x) atomic_min(&(place), x)
+#define ATOMIC_MAX(place, x) atomic_max(&(place), x)
+#define ALL_THREADS THREADS
+#define ALL_SUBGROUPS THREADS
+#ifdef NVIDIA
+#define SUBGROUPS
+#define FIXED_SUBGROUPS  // of a size that compilers know
+#define SUBGROUP_SIZE 32
+#define SUBGROUP_LANE (ME % SUBGROUP_SIZE)
+#define SUBGROUP_INDEX (ME / SUBGROUP_SIZE)
+#define SUBGROUP_COUNT ((THREADS + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE)
+#define ALL_LANES 1
+float ShuffleXor(float x, uint mask) {
+  uint y;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+               : "=r"(y)
+               : "r"(as_uint(x)), "r"(mask));
+  return as_float(y);
+}
+#else
+#define ALL_LANES THREADS
+#endif
+// A work-item of a CPU has all terms of a sum over a row: sums of sums of 32 round less than one.
+#define SUM(name)                        \
+  float name = 0.0f, name##_part = 0.0f; \
+  uint name##_terms = 0
+#define ADD(name, term)           \
+  name##_part += term;            \
+  if (++name##_terms % 32 == 0) { \
+    name += name##_part;          \
+    name##_part = 0.0f;           \
+  }
+#define TOTAL(name) (name + name##_part)
+
+#define STRUCT(Name)        \
+  typedef struct Name Name; \
+  struct Name
+#define PRECISE
+#define make_float2 (float2)
+#define make_float4 (float4)
+#define make_uint2 (uint2)
+#define make_uint4 (uint4)
 
 #include "types.args"

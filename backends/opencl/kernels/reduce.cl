@@ -6,13 +6,6 @@ float Add(float a, float b) { return a + b; }
 #define DEFINE_REDUCTION(Name, OfTwo) \
   float Name(float x, __local float* shared) { return x; }
 #elif defined(NVIDIA)
-float ShuffleXor(float x, uint mask) {
-  uint y;
-  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-               : "=r"(y)
-               : "r"(as_uint(x)), "r"(mask));
-  return as_float(y);
-}
 #define DEFINE_REDUCTION(Name, OfTwo)                                            \
   float Name(float x, __local float* shared) {                                   \
     for (uint mask = 16; mask > 0; mask /= 2) x = OfTwo(x, ShuffleXor(x, mask)); \

@@ -1,15 +1,45 @@
-// The dialect of the kernels that both APIs share (backends/gpu/kernels), for GLSL: the names of
-// OpenCL C that they use. common.cl has the other half. Such a kernel is KERNEL(name) { ... },
-// reads and writes the memory behind an argument by FLOATS(name)[i], INTS(name)[i] or
-// UINTS(name)[i], and reads other arguments by push.name.
+// The dialect of the kernels that all APIs share (backends/gpu/kernels), for GLSL: the names of
+// OpenCL C that they use. common.cl has the same for OpenCL C, and docs/adr/0028 says what they
+// mean. What follows from kernels.def is in dialect.h.
+
+// ---- the kernel, its arguments and its shared memory ----
+
 #define KERNEL(name) void main()
 #define push p
-#define FLOATS(name) F32(p.name).v
-#define INTS(name) I32(p.name).v
-#define UINTS(name) U32(p.name).v
-#define IS_NULL(name) IsNull(p.name)
 #define ROWS_OF(name) At(p.name, Step(p.step))
+#define IS_NULL(name) IsNull(p.name)
 #define FAIL() Step(p.step).failed_op = p.op
+// Functions reach arguments and shared memory without parameters.
+#define ARGS_
+#define ARGS
+#define LOCAL_
+#define LOCAL
+#define SHARED(name) shared_##name
+
+// ---- memory ----
+
+// A place in memory, and an index that may be beyond 32 bits where the API has such indices.
+#define Memory uvec2
+#define Offset uint
+#define OFFSET(x) (x)
+#define MEMORY(name) p.name
+#define FLOATS_AT(memory) F32(memory).v
+#define INTS_AT(memory) I32(memory).v
+#define UINTS_AT(memory) U32(memory).v
+#define USHORTS_AT(memory) U16(memory).v
+#define FLOATS(name) FLOATS_AT(p.name)
+#define INTS(name) INTS_AT(p.name)
+#define UINTS(name) UINTS_AT(p.name)
+// Memory that invocations of a workgroup write, and others of it read after FENCE_OF_MEMORY() and
+// BARRIER().
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent BUFFER OurF32 { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) coherent BUFFER OurU32x2 {
+  uvec2 v[];
+};
+#define OUR_FLOATS(name) OurF32(p.name).v
+#define OUR_UINT2S(name) OurU32x2(p.name).v
+
+  // ---- the workgroup ----
 
 #define ME gl_LocalInvocationIndex
 #define THREADS gl_WorkGroupSize.x
@@ -18,17 +48,53 @@
 #define FOR_EACH(i, count) \
   for (uint i = INVOCATION, i##_end = (count); i < i##_end; i += WORKGROUPS * THREADS)
 #define FOR_MINE(i, count) for (uint i = ME; i < (count); i += THREADS)
+#define BARRIER() barrier()
+#define FENCE_OF_MEMORY() memoryBarrierBuffer()
+#define ATOMIC_ADD(place, x) atomicAdd(place, x)
+#define ATOMIC_MIN(place, x) atomicMin(place, x)
+#define ATOMIC_MAX(place, x) atomicMax(place, x)
+// Elements of an array in shared memory: one for each invocation of any workgroup, each subgroup,
+// and each invocation that takes part in a sum over lanes without subgroups.
+#define ALL_THREADS 1024
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#define SUBGROUP_LANE gl_SubgroupInvocationID
+#define SUBGROUP_SIZE gl_SubgroupSize
+#define SUBGROUP_INDEX gl_SubgroupID
+#define SUBGROUP_COUNT gl_NumSubgroups
+#define ShuffleXor(x, mask) subgroupShuffleXor(x, mask)
+#define ALL_SUBGROUPS 256
+#define ALL_LANES 1
+#else
+#define ALL_SUBGROUPS ALL_THREADS
+#define ALL_LANES gl_WorkGroupSize.x
+#endif
+// An invocation has few terms of a sum over a row: SUM(x), ADD(x, term), TOTAL(x).
+#define SUM(name) float name = 0.0
+#define ADD(name, term) name += term
+#define TOTAL(name) name
 
+  // ---- the language ----
+
+#define STRUCT(Name) struct Name
 #define PRECISE precise
+#define UNROLL [[unroll]]
 #define float2 vec2
+#define float4 vec4
 #define uint2 uvec2
 #define uint4 uvec4
 #define make_float2 vec2
+#define make_float4 vec4
 #define make_uint2 uvec2
 #define make_uint4 uvec4
 #define convert_float float
+#define convert_double double
 #define convert_int int
+#define convert_uint uint
 #define fabs abs
+#define fmax max
+#define fmin min
 uint as_uint(float x) { return floatBitsToUint(x); }
 uint as_uint(int x) { return uint(x); }
 float as_float(uint bits) { return uintBitsToFloat(bits); }
