@@ -24,17 +24,18 @@ minimal+=(pkg-config)
 libraries+=(libvulkan-dev libvulkan-volk-dev spirv-tools spirv-headers opencl-headers)
 minimal+=("${libraries[@]}" glslang-tools)
 # The tests: a Vulkan driver that needs no GPU (lavapipe) and the layer that checks every call; the
-# OpenCL loader and a driver that needs no GPU. Manual pages are checked, and shells complete.
-tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd
+# OpenCL loader and a driver that needs no GPU; clang, which compiles the kernels of OpenCL by the
+# rules of stricter drivers. Manual pages are checked, and shells complete.
+tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd clang
        mandoc zsh fish)
 # The Python package and its tests.
 tests+=(python3-dev python3-venv)
 # The unit files of examples are checked, the commands of docs/server.md run, and a browser shows the
 # server's page.
 tests+=(systemd curl chromium chromium-driver)
-# The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
+# The sanitizer runtime of the second compiler, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
-full=(clang libclang-rt-14-dev clang-format libbenchmark-dev ccache git)
+full=(libclang-rt-14-dev clang-format libbenchmark-dev ccache git)
 # The kernels for ARM: a compiler, and an emulator for their tests (tools/check-arm64.sh).
 if [[ $(uname -m) == x86_64 ]]; then full+=(g++-aarch64-linux-gnu qemu-user-static); fi
 

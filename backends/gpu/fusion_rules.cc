@@ -270,7 +270,7 @@ bool GateAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
 
 // The end of a router: the softmax, possibly of scaled values, is computed with the top-k.
 bool SoftmaxAfterTopK(Fusion& fusion, uint32_t op, uint32_t reader) {
-  if (Last(fusion.value(OpOf(fusion, op).inputs[0])) > kFewTopKColumns) return false;
+  if (Last(fusion.value(OpOf(fusion, op).inputs[0])) > kernels::TopKFew::kMaxColumns) return false;
   Epilogue epilogue{.kind = EpilogueKind::kSoftmax};
   if (OpOf(fusion, reader).kind == RL_OP_affine) {
     const rl_op& affine = OpOf(fusion, reader);

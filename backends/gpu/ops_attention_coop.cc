@@ -11,8 +11,7 @@
 namespace rullama::gpu {
 namespace {
 
-// These numbers are also in attention_coop.comp.
-constexpr uint32_t kCoopThreads = 256;
+constexpr uint32_t kCoopThreads = kernels::AttentionCoop::kThreads;
 constexpr int64_t kMatrix = kMatrixSide;
 constexpr int64_t kMaxCoopQueries = 32;   // of a workgroup
 constexpr int64_t kQueryElements = 8192;  // of shared memory for their halves
@@ -20,14 +19,13 @@ constexpr int64_t kDimStep = 128;         // of eight subgroups with a matrix ea
 // Rows from which on the tiles of both have something to do.
 constexpr int64_t kMinRows = 16;
 
-constexpr uint32_t kHalfThreads = 256;     // also in attention_half_coop.comp
+constexpr uint32_t kHalfThreads = kernels::AttentionHalfCoop::kThreads;
 constexpr int64_t kHalfDim = 256;          // of a head; it may have twice as many
 constexpr int64_t kHalfQueryDims = 16384;  // of the queries of a workgroup, in registers
 constexpr int64_t kFewHalfQueries = 32;    // of a workgroup, where more would leave a device idle
 
-// These are also in attention_fresh_coop.comp.
-constexpr uint32_t kFreshThreads = 128;
-constexpr int64_t kFreshRows = 64;    // of queries, of a workgroup
+constexpr uint32_t kFreshThreads = kernels::AttentionFreshCoop::kThreads;
+constexpr int64_t kFreshRows = kernels::AttentionFreshCoop::kRows;
 constexpr int64_t kMaxFreshDim = 96;  // for which keys and values fit shared memory
 
 static_assert(FitsMatrixThreads(kCoopThreads) && FitsMatrixThreads(kHalfThreads) &&

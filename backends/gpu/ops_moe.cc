@@ -13,7 +13,7 @@ namespace rullama::gpu {
 namespace {
 
 constexpr uint32_t kMoeThreads = 256;
-constexpr uint32_t kMaxCounters = 1024;  // of moe_sort: experts, and invocations
+constexpr uint32_t kMaxCounters = kernels::MoeSort::kMaxCounters;
 
 // Sorts the pairs of row and expert into tiles of `rows` rows.
 ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, uint32_t rows) {

@@ -117,7 +117,7 @@ void EmitTopK(PlanBuilder& plan, const TopKStage& stage) {
 // in the order of their columns where they are equal.
 void TopK(PlanBuilder& plan) {
   const rl_value& x = plan.Input(operands::TopK::x);
-  if (Last(x) <= kFewTopKColumns) {
+  if (Last(x) <= kernels::TopKFew::kMaxColumns) {
     TopKOfFew(plan);
     return;
   }

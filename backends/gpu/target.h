@@ -59,7 +59,5 @@ struct Target {
 
 // Largest number of batch rows that uses the GEMV kernel.
 inline constexpr int64_t kFewProductRows = 8;
-// Longest row of which topk_few.comp finds the largest.
-inline constexpr int64_t kFewTopKColumns = 512;
 
 }  // namespace rullama::gpu

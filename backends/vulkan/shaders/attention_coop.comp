@@ -26,14 +26,13 @@ shared int shared_slot[kRows];  // -1: no such row
 const int kNoSlot = -2;         // of no row
 #include "attention.glsl"
 
-const uint kMatrix = 16;    // rows, columns and terms of a cooperative matrix
-const uint kSubgroups = 8;  // of 32 invocations
+const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
 const uint kLanes = 32;
+const uint kSubgroups = kThreads / kLanes;
 const uint kQueryBlocks = kQueries / kMatrix;
 const uint kKeyBlocks = kSubgroups / kQueryBlocks;
-const uint kKeys = kKeyBlocks * kMatrix;  // of a tile
-const uint kHelpers =
-    kSubgroups * kLanes / kQueries;  // invocations of a query's softmax, of 8 keys
+const uint kKeys = kKeyBlocks * kMatrix;    // of a tile
+const uint kHelpers = kThreads / kQueries;  // invocations of a query's softmax, of 8 keys
 const uint kDimMatrices = kDim / kSubgroups / kMatrix;  // of a subgroup's share of the results
 const uint kTurns = kKeys / kLanes;
 
@@ -198,7 +197,7 @@ uvec2 HeadOf(uvec2 base, uint row) {
 // it there. The chunks of a tile are those of the high parts of the keys, then those of the low
 // parts.
 const uint kChunks = kParts * kDim / 8 / kChunkVectors;
-const uint kOwnVectors = kKeys * kChunkVectors / (kSubgroups * kLanes);
+const uint kOwnVectors = kKeys * kChunkVectors / kThreads;
 uvec4 own_vector[kOwnVectors];  // of a chunk that is on its way
 
 void LoadChunk(uvec2 keys, const Segment s, int at, uint chunk) {

@@ -18,9 +18,6 @@
 
 const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
 const uint kLanes = 32;
-const uint kSubgroups = 4;
-const uint kThreads = kSubgroups * kLanes;
-const uint kRows = kSubgroups * kMatrix;
 const uint kKeys = 64 / kParts;  // of a tile
 const uint kKeyMatrices = kKeys / kMatrix;
 const uint kDimMatrices = (kDim + kMatrix - 1) / kMatrix;  // dims beyond kDim are 0

@@ -23,10 +23,9 @@ shared int shared_last[kRows];  // the last visible position
 shared int shared_slot[kRows];  // -1: no such row
 #include "attention.glsl"
 
-const uint kMatrix = 16;    // rows, columns and terms of a cooperative matrix
-const uint kSubgroups = 8;  // of 32 invocations
+const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
 const uint kLanes = 32;
-const uint kThreads = kSubgroups * kLanes;
+const uint kSubgroups = kThreads / kLanes;
 const uint kVectors = kDim / 8;                 // of 8 f16, of a head
 const uint kPitch = kVectors + 1;               // odd, so that rows begin in different banks
 const uint kOwn = 4;                            // vectors of a tile that an invocation loads

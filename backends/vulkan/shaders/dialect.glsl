@@ -42,11 +42,12 @@ layout(buffer_reference, std430, buffer_reference_align = 8) coherent BUFFER Our
   // ---- the workgroup ----
 
 #define ME gl_LocalInvocationIndex
-#define THREADS gl_WorkGroupSize.x
+const uint kGroupThreads = gl_WorkGroupSize.x;
+#define THREADS kGroupThreads
 #define WORKGROUP GROUP.x
 #define WORKGROUPS GROUPS.x
 #define FOR_EACH(i, count) \
-  for (uint i = INVOCATION, i##_end = (count); i < i##_end; i += WORKGROUPS * THREADS)
+  for (uint i = WORKGROUP * THREADS + ME, i##_end = (count); i < i##_end; i += WORKGROUPS * THREADS)
 #define FOR_MINE(i, count) for (uint i = ME; i < (count); i += THREADS)
 #define BARRIER() barrier()
 #define FENCE_OF_MEMORY() memoryBarrierBuffer()
@@ -75,7 +76,7 @@ layout(buffer_reference, std430, buffer_reference_align = 8) coherent BUFFER Our
 #define ADD(name, term) name += term
 #define TOTAL(name) name
 
-  // ---- the language ----
+// ---- the language ----
 
 #define STRUCT(Name) struct Name
 #define PRECISE precise
