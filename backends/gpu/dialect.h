@@ -135,4 +135,30 @@ $fields$} Push;
 )",
 };
 
+// Needs dialect.cuh before it. Constants are the options C1, C2, ... of the compiler. Addresses are
+// pointers, also those of records.
+inline constexpr Dialect kCuda{
+    .address = "Memory",
+    .dim = "Extent",
+    .u32 = "uint",
+    .i32 = "int",
+    .f32 = "float",
+    .number = "constexpr uint $name$ = $value$;\n",
+    .u32_constant = "constexpr uint $name$ = C$id$;\n",
+    .i32_constant = "constexpr int $name$ = int(C$id$);\n",
+    .f32_constant = "#define $name$ as_float(C$id$)\n",
+    .field = "  $type$ $name$;\n",
+    .records = "  const $type$* $name$;  // [$count$]\n",
+    .record = "struct $type$ {\n$fields$};\n",
+    .shared = "__shared__ $type$ shared_$name$$dimension$;\n",
+    .shared_memory = "$variables$",
+    .no_shared_memory = "",
+    .parameter = "",
+    .read_parameter = "",
+    .passed = "",
+    .record_parameters = "",
+    .record_passed = "",
+    .arguments = "struct Push {\n$fields$};\n",
+};
+
 }  // namespace rullama::gpu

@@ -173,7 +173,7 @@ std::string Filled(std::string_view text, std::initializer_list<Word> words) {
   return out;
 }
 
-std::string_view TypeOf(const Row& row, const Dialect& dialect) {
+std::string_view FieldType(const Row& row, const Dialect& dialect) {
   switch (row.kind) {
     case Kind::kAddress:
     case Kind::kWeights:
@@ -192,7 +192,7 @@ std::string_view TypeOf(const Row& row, const Dialect& dialect) {
 }
 
 // The type of shared memory.
-std::string_view TypeNamed(std::string_view name, const Dialect& dialect) {
+std::string_view SharedType(std::string_view name, const Dialect& dialect) {
   if (name == "u32") return dialect.u32;
   if (name == "i32") return dialect.i32;
   if (name == "f32") return dialect.f32;
@@ -208,7 +208,7 @@ std::string Fields(Rows fields, const Dialect& dialect) {
                                       {"name", row.name},
                                       {"count", row.value}});
     } else {
-      out += Filled(dialect.field, {{"type", TypeOf(row, dialect)}, {"name", row.name}});
+      out += Filled(dialect.field, {{"type", FieldType(row, dialect)}, {"name", row.name}});
     }
   }
   return out;
@@ -288,7 +288,7 @@ std::string SharedMemory(Rows kernel, const Dialect& dialect) {
         row.value.empty() ? std::string() : "[" + std::string(row.value) + "]";
     variables += Filled(
         dialect.shared,
-        {{"type", TypeNamed(row.type, dialect)}, {"name", row.name}, {"dimension", dimension}});
+        {{"type", SharedType(row.type, dialect)}, {"name", row.name}, {"dimension", dimension}});
   }
   if (variables.empty()) return std::string(dialect.no_shared_memory);
   return Filled(dialect.shared_memory, {{"variables", variables}});

@@ -43,8 +43,8 @@ std::string ErrorsOf(const std::string& source, const std::string& options) {
   std::ofstream(file) << source;
   // NVIDIA's compiler knows `asm` in OpenCL C.
   const std::string command =
-      "clang -cc1 -triple nvptx64-nvidia-nvcl -x cl -cl-std=CL1.2 -finclude-default-header -w"
-      " -Dasm=__asm__ -fsyntax-only"
+      "clang -cc1 -triple nvptx64-nvidia-nvcl -x cl -cl-std=CL1.2 -finclude-default-header"
+      " -Dasm=__asm__ -fsyntax-only -Wno-everything"
       " -Werror=incompatible-pointer-types -Werror=incompatible-pointer-types-discards-qualifiers"
       " -Werror=implicit-function-declaration -Werror=int-conversion -Werror=return-type " +
       options + " '" + file + "' >'" + log + "' 2>&1";
