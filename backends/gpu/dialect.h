@@ -135,8 +135,9 @@ $fields$} Push;
 )",
 };
 
-// Needs dialect.cuh before it. Constants are the options C1, C2, ... of the compiler. Addresses are
-// pointers, also those of records.
+// Needs dialect.cuh before it. Constants may be the options C1, C2, ... of the compiler. Addresses
+// are pointers, also those of records. No backend uses it yet; tools/check-cuda.py compiles the
+// kernels.
 inline constexpr Dialect kCuda{
     .address = "Memory",
     .dim = "Extent",
@@ -144,9 +145,11 @@ inline constexpr Dialect kCuda{
     .i32 = "int",
     .f32 = "float",
     .number = "constexpr uint $name$ = $value$;\n",
-    .u32_constant = "constexpr uint $name$ = C$id$;\n",
-    .i32_constant = "constexpr int $name$ = int(C$id$);\n",
-    .f32_constant = "#define $name$ as_float(C$id$)\n",
+    .u32_constant =
+        "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr uint $name$ = C$id$;\n",
+    .i32_constant = "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr int $name$ = C$id$;\n",
+    .f32_constant =
+        "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr float $name$ = C$id$;\n",
     .field = "  $type$ $name$;\n",
     .records = "  const $type$* $name$;  // [$count$]\n",
     .record = "struct $type$ {\n$fields$};\n",

@@ -1,10 +1,12 @@
-// Writes what shaders include of kernels.def: write_kernel_headers DIRECTORY.
+// Writes what kernels in GLSL, or in CUDA C++, include of kernels.def:
+// write_kernel_headers DIRECTORY [cuda].
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "backends/gpu/kernel_source.h"
 
@@ -17,22 +19,26 @@ void Write(const std::string& path, const std::string& text) {
   if (!file) throw std::runtime_error("cannot write " + path);
 }
 
+// The numbers of types as `types`, and the header of each kernel NAME as `NAME`, with `ending`.
+void WriteAll(const std::string& directory, const Dialect& dialect, const std::string& ending) {
+  Write(directory + "/types" + ending, TypeNumbers(dialect));
+  for (const Shader shader : AllShaders()) {
+    Write(directory + "/" + std::string(NameOf(shader)) + ending, Header(shader, dialect));
+  }
+}
+
 }  // namespace
 }  // namespace rullama::gpu
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fputs("usage: write_kernel_headers DIRECTORY\n", stderr);
+  using rullama::gpu::kCuda, rullama::gpu::kGlsl;
+  const bool is_cuda = argc == 3 && std::string_view(argv[2]) == "cuda";
+  if (argc != 2 && !is_cuda) {
+    std::fputs("usage: write_kernel_headers DIRECTORY [cuda]\n", stderr);
     return 2;
   }
   try {
-    const std::string directory = argv[1];
-    rullama::gpu::Write(directory + "/types.glsl", rullama::gpu::TypeNumbers(rullama::gpu::kGlsl));
-    for (const rullama::gpu::Shader shader : rullama::gpu::AllShaders()) {
-      std::string path = directory;
-      path.append("/").append(rullama::gpu::NameOf(shader)).append(".args.glsl");
-      rullama::gpu::Write(path, rullama::gpu::Header(shader, rullama::gpu::kGlsl));
-    }
+    rullama::gpu::WriteAll(argv[1], is_cuda ? kCuda : kGlsl, is_cuda ? ".args.cuh" : ".args.glsl");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "write_kernel_headers: %s\n", error.what());
     return 1;

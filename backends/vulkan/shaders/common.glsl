@@ -3,7 +3,7 @@
 #extension GL_EXT_buffer_reference_uvec2 : require
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_control_flow_attributes : require
-#include "types.glsl"
+#include "types.args.glsl"
 
 // Invocations of a workgroup are always constant 0; constants of an op count from 1.
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
