@@ -25,7 +25,8 @@ const Source* Find(std::string_view file) {
 std::string TextOf(std::string_view file) {
   if (file == "types.args") return gpu::TypeNumbers(gpu::kOpenCl);
   for (const gpu::Shader shader : gpu::AllShaders()) {
-    if (file == std::string(gpu::NameOf(shader)) + ".args") return gpu::Header(shader, gpu::kOpenCl);
+    if (file == std::string(gpu::NameOf(shader)) + ".args")
+      return gpu::Header(shader, gpu::kOpenCl);
   }
   if (const Source* found = Find(file)) return std::string(found->text);
   const std::string kernel(file.substr(0, file.find('.')));
