@@ -14,7 +14,7 @@ namespace rullama::gpu {
 struct Dialect {
   // ---- types of fields and of shared memory ----
 
-  std::string_view address, dim, u32, i32, f32;
+  std::string_view address, dim, u32, i32, f32, f32x4;
 
   // ---- declarations ----
 
@@ -54,6 +54,7 @@ inline constexpr Dialect kGlsl{
     .u32 = "uint",
     .i32 = "int",
     .f32 = "float",
+    .f32x4 = "vec4",
     .number = "const uint $name$ = $value$;\n",
     .u32_constant = "layout(constant_id = $id$) const uint $name$ = $value$;\n",
     .i32_constant = "layout(constant_id = $id$) const int $name$ = $value$;\n",
@@ -96,6 +97,7 @@ inline constexpr Dialect kOpenCl{
     .u32 = "uint",
     .i32 = "int",
     .f32 = "float",
+    .f32x4 = "float4",
     .number = "#define $name$ $value$\n",
     .u32_constant = "#define $name$ C$id$\n",
     .i32_constant = "#define $name$ ((int)C$id$)\n",
@@ -144,6 +146,7 @@ inline constexpr Dialect kCuda{
     .u32 = "uint",
     .i32 = "int",
     .f32 = "float",
+    .f32x4 = "float4",
     .number = "constexpr uint $name$ = $value$;\n",
     .u32_constant =
         "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr uint $name$ = C$id$;\n",

@@ -138,12 +138,23 @@ uint FloatToBFloat16(float value) {
 #define ARGS_ ARGUMENTS,
 #define ARGS PASSED,
 #define SHARED(name) local_memory->name
+// A float of an array of vectors.
+#define SHARED_FLOAT(name, i, element) ((__local float*)SHARED(name))[(i)*4 + (element)]
+// What an invocation has in variables of all functions, struct Own: a kernel begins with NEW_OWN.
+#define OWN_VARIABLES
+#define OWN_ Own *own_memory,
+#define OWN own_memory,
+#define MINE(name) own_memory->name
+#define NEW_OWN  \
+  Own variables; \
+  Own* own_memory = &variables
 
-#define Memory __global uchar*
+typedef __global uchar* Memory;
 #define Offset size_t
 #define OFFSET(x) ((size_t)(x))
 #define MEMORY(name) AT(uchar, name)
 #define AdvanceBy(memory, count, bytes) ((memory) + (size_t)(count) * (bytes))
+#define Advance(memory, bytes) ((memory) + (bytes))
 #define FLOATS_AT(memory) ((__global float*)(memory))
 #define INTS_AT(memory) ((__global int*)(memory))
 #define UINTS_AT(memory) ((__global uint*)(memory))
@@ -151,11 +162,29 @@ uint FloatToBFloat16(float value) {
 #define FLOATS(name) AT(float, name)
 #define INTS(name) AT(int, name)
 #define UINTS(name) AT(uint, name)
+#define USHORTS(name) AT(ushort, name)
+#define UINT2S(name) AT(uint2, name)
+#define FLOAT4S_AT(memory) ((__global const float4*)(memory))
+#define FLOAT4S(name) AT(const float4, name)
+#define OUT_FLOAT4S(name) AT(float4, name)
 #define OUR_FLOATS(name) AT(float, name)
 #define OUR_UINT2S(name) AT(uint2, name)
 
 #define WORKGROUP GROUP
 #define WORKGROUPS GROUPS
+#define WORKGROUP_Y ((uint)get_group_id(1))
+#define WORKGROUPS_Y ((uint)get_num_groups(1))
+#define WORKGROUP_Z ((uint)get_group_id(2))
+#define WORKGROUPS_Z ((uint)get_num_groups(2))
+// A work-item's share of `count` things. That of a CPU has all of them: their loops stay loops.
+#define SHARE_OF(count) (((count) + THREADS - 1) / THREADS)
+#ifdef CPU
+#define UNROLL_SHARE
+#else
+#define UNROLL_SHARE UNROLL
+#endif
+// All terms of a step that are in shared memory.
+#define UNROLL_TERMS UNROLL
 #define FENCE_OF_MEMORY()  // is part of BARRIER()
 #define ATOMIC_ADD(place, x) atomic_add(&(place), x)
 #define ATOMIC_MIN(place, x) atomic_min(&(place), x)
@@ -195,7 +224,15 @@ float ShuffleXor(float x, uint mask) {
 #define STRUCT(Name)        \
   typedef struct Name Name; \
   struct Name
+// A parameter that a function changes: INOUT(T) name, which it calls THE(name). Callers pass
+// REF(variable).
+#define INOUT(T) T*
+#define THE(name) (*name)
+#define REF(name) (&name)
 #define PRECISE
+#define BROADCAST(x) ((float4)(x))
+#define ELEMENTS(vector) \
+  { (vector).x, (vector).y, (vector).z, (vector).w }
 #define make_float2 (float2)
 #define make_float4 (float4)
 #define make_uint2 (uint2)

@@ -11,8 +11,6 @@
 #include "math.kernel"
 #include "lanes.glsl"
 
-layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };
-
 const uint kQueries = kGroup * kRows;
 const uint kThreads = gl_WorkGroupSize.x;                  // a power of two, at least 128
 const uint kKeys = 32;                                     // of a tile

@@ -15,7 +15,6 @@
 layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT Transforms {
   HeadTransform q, k, v;
 };
-layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };
 
 const uint kThreads = gl_WorkGroupSize.x;
 const uint kKeys = kThreads / kSplit;  // of a tile

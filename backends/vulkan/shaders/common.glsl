@@ -35,6 +35,7 @@ layout(buffer_reference, std430, buffer_reference_align = 8) INPUT F32x2 { vec2 
 layout(buffer_reference, std430, buffer_reference_align = 16) INPUT F32x4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER I32 { int v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER U32 { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) INPUT U32x4 { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 2) BUFFER U16 { uint16_t v[]; };
 // The extents of the step and the first failure of a run: 0, or 1 + the index of an op.

@@ -15,6 +15,12 @@
 #define LOCAL_
 #define LOCAL
 #define SHARED(name) shared_##name
+#define SHARED_FLOAT(name, i, element) shared_##name[i][element]
+#define OWN_VARIABLES Own own_variables;
+#define OWN_
+#define OWN
+#define MINE(name) own_variables.name
+#define NEW_OWN
 
 // ---- memory ----
 
@@ -30,6 +36,12 @@
 #define FLOATS(name) FLOATS_AT(p.name)
 #define INTS(name) INTS_AT(p.name)
 #define UINTS(name) UINTS_AT(p.name)
+#define USHORTS(name) USHORTS_AT(p.name)
+#define UINT2S(name) U32x2(p.name).v
+#define FLOAT4S_AT(memory) F32x4(memory).v
+#define FLOAT4S(name) FLOAT4S_AT(p.name)
+layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER OutF32x4 { vec4 v[]; };
+#define OUT_FLOAT4S(name) OutF32x4(p.name).v
 // Memory that invocations of a workgroup write, and others of it read after FENCE_OF_MEMORY() and
 // BARRIER().
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent BUFFER OurF32 { float v[]; };
@@ -46,6 +58,14 @@ const uint kGroupThreads = gl_WorkGroupSize.x;
 #define THREADS kGroupThreads
 #define WORKGROUP GROUP.x
 #define WORKGROUPS GROUPS.x
+#define WORKGROUP_Y GROUP.y
+#define WORKGROUPS_Y GROUPS.y
+#define WORKGROUP_Z GROUP.z
+#define WORKGROUPS_Z GROUPS.z
+#define SHARE_OF(count) (((count) + THREADS - 1) / THREADS)
+#define UNROLL_SHARE [[unroll]]
+#define UNROLL_TERMS
+#define INLINED
 #define FOR_EACH(i, count) \
   for (uint i = WORKGROUP * THREADS + ME, i##_end = (count); i < i##_end; i += WORKGROUPS * THREADS)
 #define FOR_MINE(i, count) for (uint i = ME; i < (count); i += THREADS)
@@ -79,11 +99,17 @@ const uint kGroupThreads = gl_WorkGroupSize.x;
 // ---- the language ----
 
 #define STRUCT(Name) struct Name
+#define INOUT(T) inout T
+#define THE(name) name
+#define REF(name) name
 #define PRECISE precise
 #define UNROLL [[unroll]]
+#define BROADCAST(x) vec4(x)
+#define ELEMENTS(vector) float[4]((vector).x, (vector).y, (vector).z, (vector).w)
 #define float2 vec2
 #define float4 vec4
 #define uint2 uvec2
+#define uint3 uvec3
 #define uint4 uvec4
 #define make_float2 vec2
 #define make_float4 vec4
@@ -93,6 +119,7 @@ const uint kGroupThreads = gl_WorkGroupSize.x;
 #define convert_double double
 #define convert_int int
 #define convert_uint uint
+#define convert_ushort uint16_t
 #define fabs abs
 #define fmax max
 #define fmin min
@@ -106,4 +133,18 @@ uint mul_hi(uint a, uint b) {
   uint high, low;
   umulExtended(a, b, high, low);
   return high;
+}
+// To nearest even: shaders may round a conversion either way.
+float convert_float_rte(int x) {
+  const bool negative = x < 0;
+  const uint m = negative ? uint(-(x + 1)) + 1u : uint(x);
+  const int top = findMSB(m);
+  if (top < 24) return float(x);
+  const int shift = top - 23;
+  const uint low = m & ((1u << shift) - 1u);
+  const uint middle = 1u << (shift - 1);
+  uint kept = m >> shift;
+  if (low > middle || (low == middle && (kept & 1u) != 0u)) ++kept;
+  const float y = float(kept) * uintBitsToFloat(uint(shift + 127) << 23);
+  return negative ? -y : y;
 }
