@@ -1,5 +1,5 @@
-// Emits matrix products: GEMV (matvec.comp, matvec_dot.comp), tiled GEMM (matmul.comp) and products
-// with a matrix as it is stored (matmul_stored.comp). Defined in ops_matmul.cc, ops_matvec_dot.cc
+// Emits matrix products: GEMV (matvec, matvec_dot), tiled GEMM (matmul) and products
+// with a matrix as it is stored (matmul_stored). Defined in ops_matmul.cc, ops_matvec_dot.cc
 // and ops_matmul_stored.cc.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace rullama::gpu {
 
-inline constexpr uint32_t kTileResults = 64;     // of a tile of matmul.comp
-inline constexpr uint32_t kStoredTileRows = 64;  // of an expert's tile in matmul_stored.comp
-inline constexpr uint32_t kTileThreads = 256;  // of a workgroup of matmul_stored.comp or sum_parts
+inline constexpr uint32_t kTileResults = 64;     // of a tile of matmul
+inline constexpr uint32_t kStoredTileRows = 64;  // of an expert's tile in matmul_stored
+inline constexpr uint32_t kTileThreads = 256;    // of a workgroup of matmul_stored or sum_parts
 // Terms of a step of the kernels for matrix units, of all parts of x together.
 inline constexpr uint64_t kCoopTerms = 64;
 
@@ -78,7 +78,7 @@ void Divide(Dispatch& dispatch, const Target& target, uint64_t groups);
 // Whether matvec_dot.comp computes both products of a moe_ffn.
 bool ExpertsFitInt8Gemv(const Target& target, const sdk::GraphView& graph, const rl_op& op);
 
-// Emits a product of plain f32 matrices (matmul_plain.comp); `adds`: to what y holds.
+// Emits a product of plain f32 matrices (matmul_plain); `adds`: to what y holds.
 void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds = false);
 
 // Whether products of many rows with these weights are computed on matrix units.

@@ -169,7 +169,7 @@ void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOpera
   });
 }
 
-// A tile of matmul_plain.comp.
+// A tile of matmul_plain.
 struct PlainTile {
   uint32_t rows, columns;  // 16, 32 or 64 of each
   uint32_t depth;          // terms of a step
@@ -193,7 +193,7 @@ PlainTile PlainTileOf(const Target& target, int64_t rows, uint64_t columns, uint
           side(std::max<uint64_t>(columns, 1)), static_cast<uint32_t>(deep ? 2 * kSmall : kSmall)};
 }
 
-// Whether matmul_plain.comp may load and store four neighbours in memory as a vector: rows of both
+// Whether matmul_plain may load and store four neighbours in memory as a vector: rows of both
 // matrices and of the results are whole numbers of vectors.
 bool HasVectors(const kernels::MatMulPlainArgs& args) {
   const auto whole = [](uint64_t count) { return count % 4 == 0; };

@@ -11,7 +11,7 @@
 namespace rullama::opencl {
 namespace {
 
-constexpr uint64_t kMinLocalMemory = 32768;  // the tiles of matmul.cl and attention.cl
+constexpr uint64_t kMinLocalMemory = 32768;  // the tiles of matmul and attention
 constexpr size_t kMinWorkGroup = 256;
 constexpr uint32_t kMinVersion = 12;  // 1.2
 

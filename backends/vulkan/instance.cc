@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
 constexpr uint32_t kMinPushConstants = 128;   // what Vulkan promises
-constexpr uint32_t kMinSharedMemory = 32768;  // the tiles of matmul.comp and attention.comp
+constexpr uint32_t kMinSharedMemory = 32768;  // the tiles of matmul and attention
 constexpr uint32_t kMinInvocations = 256;     // of a workgroup
 
 bool WantsValidation() {

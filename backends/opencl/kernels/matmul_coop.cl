@@ -7,7 +7,7 @@
 #include "common.cl"
 #include "matmul_coop.args"
 #include "math.kernel"
-#include "weights.cl"
+#include "weights.kernel"
 #include "product.cl"
 #include "tile_rows.cl"
 #include "half_pairs.cl"

@@ -5,7 +5,7 @@
 #define HAS_PROLOGUE kStaged
 #include "matvec.args"
 #include "math.kernel"
-#include "weights.cl"
+#include "weights.kernel"
 #include "product.cl"
 #include "reduce.cl"
 

@@ -1,4 +1,4 @@
-// The rows of a tile of matmul.cl and matmul_coop.cl.
+// The rows of a tile of matmul_coop.cl.
 
 // Finds the rows of x that this tile takes, and the results they belong to: -1 beyond the end.
 // False if there are none. Tiles of experts come from moe_sort.cl: how many, the expert of each,

@@ -1,5 +1,5 @@
 // Tiles of products on matrix units. The includer says how large a tile and the part of each
-// subgroup are and which rows it has (tile_rows.glsl), and has shared_tile.
+// subgroup are and which rows it has (tile_rows.kernel), and has shared_tile.
 #extension GL_NV_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

@@ -9,8 +9,7 @@
 #include "common.glsl"
 #include "matmul_coop.args.glsl"
 #include "math.kernel"
-#include "weights.glsl"
-#include "matvec.glsl"
+#include "weights.kernel"
 
 const uint kThreads = gl_WorkGroupSize.x;
 const uint kTerms = 64 / kParts;              // of a step
@@ -24,7 +23,7 @@ shared uvec4 shared_tile[(kRowsOfX + kColumns) * kPitch];
 shared int shared_row[kTile];
 shared int shared_pair[kTile];
 
-#include "tile_rows.glsl"
+#include "tile_rows.kernel"
 #include "coop_tile.glsl"
 
 // An invocation loads: vectors of some rows of x, chunks of some rows of weights. Weights in f16

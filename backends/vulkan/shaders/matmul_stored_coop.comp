@@ -6,8 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_stored_coop.args.glsl"
-#include "weights.glsl"
-#include "matvec.glsl"
+#include "weights.kernel"
 
 const uint kMode = kDense;
 const uint kTile = 128;     // rows
@@ -26,7 +25,7 @@ shared uvec4 shared_tile[kWeights + kTerms * kWeightPitch];
 shared int shared_row[kTile];
 shared int shared_pair[kTile];
 
-#include "tile_rows.glsl"
+#include "tile_rows.kernel"
 #include "coop_tile.glsl"
 
 // An invocation loads: vectors of some rows of x, chunks of some terms of weights.

@@ -5,8 +5,7 @@
 #include "common.glsl"
 #include "matvec.args.glsl"
 #include "math.kernel"
-#include "weights.glsl"
-#include "matvec.glsl"
+#include "weights.kernel"
 #include "reduce.glsl"
 #include "lanes.glsl"
 

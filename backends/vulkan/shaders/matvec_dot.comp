@@ -19,7 +19,7 @@
 #include "common.glsl"
 #include "matvec_dot.args.glsl"
 #include "math.kernel"
-#include "weights.glsl"
+#include "weights.kernel"
 #include "reduce.glsl"
 #include "lanes.glsl"
 
