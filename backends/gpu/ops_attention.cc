@@ -18,7 +18,6 @@ constexpr int64_t kQueryBytes = 16384;        // of shared memory for them
 constexpr int64_t kKeys = 32;                 // of a tile
 // Rows of queries up to which keys are split among workgroups: with more there is work for all.
 constexpr int64_t kSplitRows = 8;
-constexpr int64_t kMaxMergedParts = 64;  // room in attention_merge.comp
 
 // Queries of a workgroup.
 int64_t MaxQueries(const PlanBuilder& plan, int64_t dim) {
@@ -50,7 +49,7 @@ void AttentionInTiles(PlanBuilder& plan) {
   const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, decisive);
   const int64_t tiles = TilesOf(a.MaxOld()) + TilesOf(a.fresh);
   const bool split = decisive <= kSplitRows && !plan.target().can.is_cpu;
-  const int64_t parts = split ? std::min(tiles, kMaxMergedParts) : 1;
+  const int64_t parts = split ? std::min<int64_t>(tiles, kernels::AttentionMerge::kMaxParts) : 1;
   Scratch partial;
   if (parts > 1) {
     partial = plan.scratch().New(static_cast<uint64_t>(parts * a.rows * a.heads * (a.dim + 2)) *

@@ -36,7 +36,7 @@ FreshShape FreshShapeOf(const PlanBuilder& plan) {
 // shared memory has scores for. `results`: numbers that it keeps of each pair and key.
 int64_t OwnRows(const PlanBuilder& plan, const FreshShape& shape, int64_t results) {
   constexpr int64_t kMost = 32, kSums = 8192;
-  constexpr int64_t kOthers = 64, kPitch = 5 * 16;  // attention_grad.glsl
+  constexpr int64_t kOthers = 64, kPitch = 5 * 16;  // attention_grad.kernel
   constexpr int64_t kFacts = 2048;                  // bytes of positions, means and so on
   if (plan.target().Threads(kGradientThreads) == 1) return kFewestOwn;
   const auto fits = [&](int64_t own) {

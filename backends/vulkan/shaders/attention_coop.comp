@@ -1,6 +1,6 @@
 #version 460
 // Attention of many rows on matrix units: the same as attention.comp for keys and values in f16, or
-// the statistics of attention_stats.comp. Queries and weights, which are f32 there, are sums of two
+// the statistics of attention_stats. Queries and weights, which are f32 there, are sums of two
 // f16 here, so that as little is lost. Keys and values in f32, of rows without old ones, come from
 // to_half.comp in two parts. A workgroup of eight subgroups takes some queries (rows times heads
 // that share a key/value head) and goes through the keys in tiles with a running softmax. In a tile
