@@ -14,7 +14,7 @@ namespace rullama::gpu {
 struct Dialect {
   // ---- types of fields and of shared memory ----
 
-  std::string_view address, dim, u32, i32, f32, f32x4;
+  std::string_view address, dim, u32, i32, f32, f32x4, u32x4;
 
   // ---- declarations ----
 
@@ -55,6 +55,7 @@ inline constexpr Dialect kGlsl{
     .i32 = "int",
     .f32 = "float",
     .f32x4 = "vec4",
+    .u32x4 = "uvec4",
     .number = "const uint $name$ = $value$;\n",
     .u32_constant = "layout(constant_id = $id$) const uint $name$ = $value$;\n",
     .i32_constant = "layout(constant_id = $id$) const int $name$ = $value$;\n",
@@ -90,7 +91,8 @@ $fields$} p;
 // R is there if the kernel defines HAS_R as 1.
 //
 // Shared memory has to be declared in the kernel itself: a function gets it, like the arguments, as
-// parameters, which LOCAL_ and ARGS_ declare and LOCAL and ARGS pass on.
+// parameters, which LOCAL_ and ARGS_ declare and LOCAL and ARGS pass on. A form of a kernel that
+// has none defines WITHOUT_LOCAL_MEMORY.
 inline constexpr Dialect kOpenCl{
     .address = "Pointer",
     .dim = "Extent",
@@ -98,6 +100,7 @@ inline constexpr Dialect kOpenCl{
     .i32 = "int",
     .f32 = "float",
     .f32x4 = "float4",
+    .u32x4 = "uint4",
     .number = "#define $name$ $value$\n",
     .u32_constant = "#define $name$ C$id$\n",
     .i32_constant = "#define $name$ ((int)C$id$)\n",
@@ -118,11 +121,15 @@ $fields$} $type$;
 #endif
 )",
     .shared = "  $type$ $name$$dimension$;\n",
-    .shared_memory = R"(typedef struct {
+    .shared_memory = R"(#ifdef WITHOUT_LOCAL_MEMORY
+#define KERNEL KERNEL_ALONE
+#else
+typedef struct {
 $variables$} LocalMemory;
 #define LOCAL_ __local LocalMemory *local_memory,
 #define LOCAL local_memory,
 #define KERNEL KERNEL_WITH_LOCAL_MEMORY
+#endif
 )",
     .no_shared_memory = "#define LOCAL_\n#define LOCAL\n#define KERNEL KERNEL_ALONE\n",
     .parameter = "__global uchar *$name$_buffer, ",
@@ -147,6 +154,7 @@ inline constexpr Dialect kCuda{
     .i32 = "int",
     .f32 = "float",
     .f32x4 = "float4",
+    .u32x4 = "uint4",
     .number = "constexpr uint $name$ = $value$;\n",
     .u32_constant =
         "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr uint $name$ = C$id$;\n",

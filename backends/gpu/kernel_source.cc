@@ -197,6 +197,7 @@ std::string_view SharedType(std::string_view name, const Dialect& dialect) {
   if (name == "i32") return dialect.i32;
   if (name == "f32") return dialect.f32;
   if (name == "f32x4") return dialect.f32x4;
+  if (name == "u32x4") return dialect.u32x4;
   throw std::logic_error("shared memory of type " + std::string(name));
 }
 

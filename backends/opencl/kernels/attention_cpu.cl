@@ -1,16 +1,16 @@
-// attention.cl on a CPU: a work-group is one work-item, which takes up to 4 queries, one after the
-// other in a tile of keys. Its shapes are arguments (Programs::ArgumentsOf), so that one kernel
-// serves all.
+// Attention (attention.kernel) on a CPU: a work-group is one work-item, which takes up to 4
+// queries, one after the other in a tile of keys. Its shapes are arguments (Programs::ArgumentsOf),
+// so that one kernel serves all.
 
+#if kType == kF32
+#define Element float
+#else
+#define Element ushort
+#endif
+
+#define kKeys 32           // of a tile
 #define kMaxRows 4         // times heads: kMaxQueriesInSoftware in gpu/ops_attention.cc
 #define kMaxElements 4096  // of all queries of a work-item: kQueryBytes in gpu/ops_attention.cc
-
-// Whether a query at `pos` of its slot sees a key of that slot. The last one that it sees is at
-// `last`.
-bool Reaches(int pos, int last, int key_pos, int past, int window, uint canvas, bool fresh) {
-  if (canvas) return fresh || window == 0 || key_pos >= past - window + 1;
-  return key_pos <= last && (window == 0 || pos - key_pos < window);
-}
 
 float16 Widen(__global const Element* from) {
 #if kType == kF32
@@ -103,11 +103,11 @@ KERNEL(attention) {
     const int past = AT(int, past)[slot];
     __global const Element *keys[kKeys], *values[kKeys];
     int at = max(past - (int)kCapacity, 0);
-    if (kWindow > 0) at = max(at, (kCanvas ? past : pos) - kWindow + 1);
+    at = max(at, FirstOld(ARGS pos, past));
     for (; at < past; at += kKeys) {
       for (int j = 0; j < kKeys; ++j) {
         const int key = at + j;
-        const bool seen = key < past && Reaches(pos, last, key, past, kWindow, kCanvas, false);
+        const bool seen = key < past && SeesKey(ARGS pos, last, key, false, past);
         const size_t place =
             ((size_t)slot * kCapacity + (uint)key % kCapacity) * pitch + (size_t)kv_head * dim;
         keys[j] = seen ? AT(const Element, k_state) + place : 0;
@@ -120,7 +120,7 @@ KERNEL(attention) {
       for (uint j = 0; j < kKeys; ++j) {
         const uint key = first + j;
         const bool seen = key < fresh && AT(int, kv_slot)[key] == slot &&
-                          Reaches(pos, last, AT(int, kv_pos)[key], past, kWindow, kCanvas, true);
+                          SeesFresh(ARGS pos, last, AT(int, kv_pos)[key]);
         const size_t place = (size_t)key * pitch + (size_t)kv_head * dim;
         keys[j] = seen ? AT(const Element, k_new) + place : 0;
         values[j] = AT(const Element, v_new) + place;

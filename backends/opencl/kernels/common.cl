@@ -167,6 +167,24 @@ typedef __global uchar* Memory;
 #define FLOAT4S_AT(memory) ((__global const float4*)(memory))
 #define FLOAT4S(name) AT(const float4, name)
 #define OUT_FLOAT4S(name) AT(float4, name)
+// Neighbours in f16.
+float4 Half4At(Memory memory) {
+#ifdef NVIDIA
+  const uint2 bits = *(__global const uint2*)memory;
+  return (float4)(HalfToFloat(bits.x & 0xFFFFu), HalfToFloat(bits.x >> 16),
+                  HalfToFloat(bits.y & 0xFFFFu), HalfToFloat(bits.y >> 16));
+#else
+  return vload_half4(0, (__global const half*)memory);
+#endif
+}
+float2 Half2At(Memory memory) {
+#ifdef NVIDIA
+  const uint bits = *(__global const uint*)memory;
+  return (float2)(HalfToFloat(bits & 0xFFFFu), HalfToFloat(bits >> 16));
+#else
+  return vload_half2(0, (__global const half*)memory);
+#endif
+}
 #define OUR_FLOATS(name) AT(float, name)
 #define OUR_UINT2S(name) AT(uint2, name)
 

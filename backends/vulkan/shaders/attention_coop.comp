@@ -24,7 +24,7 @@ shared int shared_pos[kRows];
 shared int shared_last[kRows];  // the last visible position
 shared int shared_slot[kRows];  // -1: no such row
 const int kNoSlot = -2;         // of no row
-#include "attention.glsl"
+#include "visible_rows.kernel"
 
 const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
 const uint kLanes = 32;
@@ -364,7 +364,7 @@ void Old() {
     const int past = I32(p.past).v[slot];
     int first = past;
     for (uint row = leader; row < kRows; ++row) {
-      if (shared_slot[row] == slot) first = min(first, FirstOld(row, past));
+      if (shared_slot[row] == slot) first = min(first, FirstOld(shared_pos[row], past));
     }
     first = max(first, max(past - int(kCapacity), 0));
     const Segment s = Segment(false, slot, first, past, past);

@@ -21,7 +21,7 @@ const uint kRows = kQueries / kGroup;
 shared int shared_pos[kRows];
 shared int shared_last[kRows];  // the last visible position
 shared int shared_slot[kRows];  // -1: no such row
-#include "attention.glsl"
+#include "visible_rows.kernel"
 
 const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
 const uint kLanes = 32;
@@ -129,7 +129,7 @@ struct Visible {
 };
 
 Visible VisibleOf(uint row, int past) {
-  const int first_old = FirstOld(row, past);
+  const int first_old = FirstOld(shared_pos[row], past);
   if (kCanvas != 0) return Visible(first_old, kSmallestPos, kLargestPos);
   return Visible(first_old, kWindow == 0 ? kSmallestPos : first_old, shared_last[row]);
 }

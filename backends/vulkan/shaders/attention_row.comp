@@ -9,6 +9,7 @@
 #include "common.glsl"
 #include "attention_row.args.glsl"
 #include "math.kernel"
+#include "visible.kernel"
 #include "lanes.glsl"
 #include "arrival.glsl"
 
@@ -163,9 +164,7 @@ int stored;     // the number of cached keys
 int fresh_row;  // which has number `past`
 bool sees_fresh, has_more;
 
-bool Reaches(int key_pos) {
-  return kCanvas != 0 || (key_pos <= last && (kWindow == 0 || pos - key_pos < kWindow));
-}
+bool Reaches(int key_pos) { return SeesFresh(pos, last, key_pos); }
 
 uint FreshRows() { return p.fresh != 0 ? p.fresh : Step(p.step).t; }
 
@@ -236,7 +235,7 @@ void FindKeys() {
     FindFreshRow();
     if (valid) JoinFreshRows();
   }
-  first = kWindow == 0 ? 0 : (kCanvas != 0 ? past : pos) - kWindow + 1;
+  first = FirstOld(pos, past);
   first = max(first, max(past - int(kCapacity), 0));
   first = min(first, past);
   const int fresh_pos = kOneRow != 0 ? first_pos : I32(p.kv_pos).v[fresh_row];

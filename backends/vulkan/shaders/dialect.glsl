@@ -37,6 +37,9 @@
 #define INTS(name) INTS_AT(p.name)
 #define UINTS(name) UINTS_AT(p.name)
 #define USHORTS(name) USHORTS_AT(p.name)
+vec4 HalvesOf(uvec2 bits) { return vec4(unpackHalf2x16(bits.x), unpackHalf2x16(bits.y)); }
+#define Half4At(memory) HalvesOf(U32x2(memory).v[0])
+#define Half2At(memory) unpackHalf2x16(U32(memory).v[0])
 #define UINT2S(name) U32x2(p.name).v
 #define FLOAT4S_AT(memory) F32x4(memory).v
 #define FLOAT4S(name) FLOAT4S_AT(p.name)
@@ -123,6 +126,8 @@ const uint kGroupThreads = gl_WorkGroupSize.x;
 #define fabs abs
 #define fmax max
 #define fmin min
+#define as_float4 uintBitsToFloat
+#define as_uint4 floatBitsToUint
 uint as_uint(float x) { return floatBitsToUint(x); }
 uint as_uint(int x) { return uint(x); }
 float as_float(uint bits) { return uintBitsToFloat(bits); }
