@@ -7,7 +7,8 @@
 #include "math.kernel"
 #include "weights.kernel"
 #include "product.cl"
-#include "reduce.cl"
+#include "reduce.kernel"
+#include "lanes.kernel"
 
 #define kHalves (kGlu == 1 ? 2 : 1)
 
@@ -241,11 +242,11 @@ INLINED void Accumulate(const Matrix* m, uint lane, uint row, uint first_weight_
 INLINED void Clear(float* acc) { UNROLL for (uint i = 0; i < kWays * kNt; ++i) acc[i] = 0.0f; }
 
 // The product of row r of the weights and row t of x, in all lanes.
-INLINED float Result(const float* acc, uint r, uint t, __local float* shared) {
-  const float y = SumOfLanes(acc[r * kNt + t], kLanes, shared);
+INLINED float Result(LOCAL_ const float* acc, uint r, uint t) {
+  const float y = SumOfLanes(LOCAL acc[r * kNt + t], kLanes);
   if (kGlu == 0) return y;
   if (kGlu == 2) return GeluTanh(y);
-  return GeluTanh(y) * SumOfLanes(acc[(kHalves - 1) * kNr * kNt + r * kNt + t], kLanes, shared);
+  return GeluTanh(y) * SumOfLanes(LOCAL acc[(kHalves - 1) * kNr * kNt + r * kNt + t], kLanes);
 }
 
 #define X_ROW(row) (AT(const float, x) + (size_t)(row)*push.k)
@@ -253,10 +254,6 @@ INLINED float Result(const float* acc, uint r, uint t, __local float* shared) {
 #define GROUPS_Y ((uint)get_num_groups(1))
 
 KERNEL(matvec) {
-#if HAS_PROLOGUE
-  __local float4 staged[kQuads];
-#endif
-  __local float shared[THREADS];
   const Matrix m = {
       AT(const uchar, weight), AT(const uchar, weight2), push.stride, push.blocks, push.n, push.k};
   const uint rows = ROWS_OF(rows);
@@ -266,11 +263,9 @@ KERNEL(matvec) {
 #if HAS_PROLOGUE
   {
     float4 x_row[kTurns];
-    NormRow(x_row, &push.prologue, prologue_x_buffer, prologue_residual_buffer,
-            prologue_weight_buffer, prologue_scale_buffer, prologue_sum_buffer,
-            prologue_norm_weight_buffer, GROUP + GROUP_Y == 0, shared);
+    NormRow(LOCAL x_row, &push.prologue, PROLOGUE_PASSED GROUP + GROUP_Y == 0);
     UNROLL for (uint t = 0; t < kTurns; ++t) {
-      if (IN_ROW(t)) staged[ROW_PLACE(t)] = x_row[t];
+      if (IN_ROW(t)) SHARED(x)[ROW_PLACE(t)] = as_uint4(x_row[t]);
     }
     BARRIER();
   }
@@ -281,13 +276,13 @@ KERNEL(matvec) {
     for (uint first = GROUP_Y * kNt; first < rows; first += GROUPS_Y * kNt) {
       Clear(acc);
 #if HAS_PROLOGUE
-      Accumulate(&m, lane, row, 0, (__local const float*)staged, 0, acc);
+      Accumulate(&m, lane, row, 0, (__local const float*)SHARED(x), 0, acc);
 #else
       Accumulate(&m, lane, row, 0, X_ROW(first), rows - 1 - first, acc);
 #endif
       UNROLL for (uint r = 0; r < kNr; ++r) {
         UNROLL for (uint t = 0; t < kNt; ++t) {
-          const float y = Result(acc, r, t, shared);
+          const float y = Result(LOCAL acc, r, t);
           if (lane == 0 && row + r < push.n && first + t < rows) {
             const size_t to = (size_t)(first + t) * push.n + row + r;
             AT(float, y)[to] = kGlu == 2 ? y * AT(float, extra)[to] : y;
@@ -313,7 +308,7 @@ KERNEL(matvec) {
         UNROLL for (uint r = 0; r < kNr; ++r) sum[r] = fma(weight, acc[r], sum[r]);
       }
       UNROLL for (uint r = 0; r < kNr; ++r) {
-        const float y = SumOfLanes(sum[r], kLanes, shared);
+        const float y = SumOfLanes(LOCAL sum[r], kLanes);
         if (lane == 0 && row + r < push.n) AT(float, y)[(size_t)t * push.n + row + r] = y;
       }
     }
@@ -329,7 +324,7 @@ KERNEL(matvec) {
                    X_ROW(kMode == kShared ? pair / push.used : pair), 0, acc);
       }
       UNROLL for (uint r = 0; r < kNr; ++r) {
-        const float y = Result(acc, r, 0, shared);
+        const float y = Result(LOCAL acc, r, 0);
         if (valid && lane == 0 && row + r < push.n) {
           AT(float, y)[(size_t)pair * push.n + row + r] = y;
         }

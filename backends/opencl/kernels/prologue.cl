@@ -14,10 +14,10 @@ INLINED void LoadRow(__global const float4* from, bool there, float otherwise, f
   }
 }
 
-INLINED float NormFactor(const float4* row, float eps, __local float* shared) {
+INLINED float NormFactor(LOCAL_ const float4* row, float eps) {
   float squares = 0.0f;
   UNROLL for (uint t = 0; t < kTurns; ++t) squares += dot(row[t], row[t]);
-  return 1.0f / sqrt(GroupSum(squares, shared) / (float)kColumns + eps);
+  return 1.0f / sqrt(GroupSum(LOCAL squares) / (float)kColumns + eps);
 }
 
 // AT and IS_NULL for the memory of the prologue.
@@ -26,8 +26,7 @@ INLINED float NormFactor(const float4* row, float eps, __local float* shared) {
 
 // The row after its norms, in `row`. `leads`: whether this work-group writes the sum, if it is
 // wanted. All that is read is on its way before the first of it is used.
-INLINED void NormRow(float4* row, const Prologue* p, PROLOGUE_PARAMETERS bool leads,
-                     __local float* shared) {
+INLINED void NormRow(LOCAL_ float4* row, const Prologue* p, PROLOGUE_PARAMETERS bool leads) {
   float4 residual[kTurns], weight[kTurns], norm_weight[kTurns];
   LoadRow(PROLOGUE_AT(const float4, x), true, 0.0f, row);
   LoadRow(PROLOGUE_AT(const float4, residual), PROLOGUE_HAS(residual), 0.0f, residual);
@@ -35,7 +34,7 @@ INLINED void NormRow(float4* row, const Prologue* p, PROLOGUE_PARAMETERS bool le
   LoadRow(PROLOGUE_AT(const float4, norm_weight), PROLOGUE_HAS(norm_weight), 1.0f, norm_weight);
   const float scale = PROLOGUE_HAS(scale) ? PROLOGUE_AT(const float, scale)[0] : 1.0f;
   if (PROLOGUE_HAS(residual)) {
-    const float factor = NormFactor(row, p->eps, shared);
+    const float factor = NormFactor(LOCAL row, p->eps);
     UNROLL for (uint t = 0; t < kTurns; ++t) {
       row[t] = IN_ROW(t) ? (residual[t] + row[t] * factor * weight[t]) * scale : (float4)0.0f;
       if (leads && PROLOGUE_HAS(sum) && IN_ROW(t)) PROLOGUE_AT(float4, sum)[ROW_PLACE(t)] = row[t];
@@ -45,7 +44,7 @@ INLINED void NormRow(float4* row, const Prologue* p, PROLOGUE_PARAMETERS bool le
     BARRIER();
   }
   if (p->norm_eps >= 0.0f) {
-    const float factor = NormFactor(row, p->norm_eps, shared);
+    const float factor = NormFactor(LOCAL row, p->norm_eps);
     UNROLL for (uint t = 0; t < kTurns; ++t) row[t] = row[t] * factor * norm_weight[t];
   }
 }

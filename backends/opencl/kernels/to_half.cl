@@ -5,7 +5,7 @@
 #include "common.cl"
 #include "to_half.args"
 #include "math.kernel"
-#include "row_lanes.cl"
+#include "row_lanes.kernel"
 #include "half_pairs.cl"
 
 typedef struct {
@@ -21,7 +21,6 @@ float2 Changed(float2 x, float2 up, Change change) {
 }
 
 KERNEL(to_half) {
-  __local float shared[THREADS];
   Change change = {!IS_NULL(up), !IS_NULL(range), 0.0f, 0.0f};
   if (change.bounded) {
     change.low = AT(float, range)[0];
@@ -37,7 +36,7 @@ KERNEL(to_half) {
       const float2 pair = Changed(x[i], up[i], change);
       most = fmax(most, fmax(fabs(pair.x), fabs(pair.y)));
     }
-    most = RowMax(most, shared);
+    most = RowMax(LOCAL most);
     // The exponent of the largest value goes to 2^8: far from both ends of f16.
     const int exponent = clamp((int)(as_uint(most) >> 23) - 127 - 8, -100, 100);
     const float down = as_float((uint)(127 - exponent) << 23);

@@ -10,7 +10,7 @@
 #include "attention_row.args.glsl"
 #include "math.kernel"
 #include "visible.kernel"
-#include "lanes.glsl"
+#include "lanes.kernel"
 #include "arrival.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT Transforms {

@@ -6,16 +6,13 @@
 #include "matvec.args.glsl"
 #include "math.kernel"
 #include "weights.kernel"
-#include "reduce.glsl"
-#include "lanes.glsl"
+#include "reduce.kernel"
+#include "lanes.kernel"
 
 const uint kTurns = (kColumns / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 #include "prologue.glsl"
 
 const uint kHalves = kGlu == 1 ? 2 : 1;
-
-// Bits of floats: in a step of one dispatch arrays of the same type share their memory.
-shared uvec4 shared_x[kStaged != 0 ? kColumns / 4 : 1];
 
 float acc[kHalves * kNr * kNt];
 

@@ -20,8 +20,8 @@
 #include "matvec_dot.args.glsl"
 #include "math.kernel"
 #include "weights.kernel"
-#include "reduce.glsl"
-#include "lanes.glsl"
+#include "reduce.kernel"
+#include "lanes.kernel"
 
 #include "prologue.glsl"
 

@@ -15,7 +15,7 @@ float Squares(vec4 x) { return x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w; }
 float NormFactor(float eps) {
   float squares = 0.0;
   [[unroll]] for (uint t = 0; t < kTurns; ++t) squares += Squares(x_row[t]);
-  return 1.0 / sqrt(WorkgroupSum(squares) / float(p.k) + eps);
+  return 1.0 / sqrt(GroupSum(squares) / float(p.k) + eps);
 }
 
 // Quads `first` + RowPlace(t) of values that may not be there.

@@ -7,7 +7,7 @@
 #include "common.glsl"
 #include "to_half.args.glsl"
 #include "math.kernel"
-#include "row_lanes.glsl"
+#include "row_lanes.kernel"
 #include "high_low.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT PrologueAt { Prologue v; };
@@ -56,13 +56,13 @@ vec2 PairAt(uint row, uint pair, uint stage) {
 // them in rows of up to 4,096 columns of a workgroup of 256. Others are computed again.
 const uint kKept = 8;
 vec2 kept[kKept];
-uint FirstAgain() { return Lane() + kKept * Lanes(); }
+uint FirstAgain() { return LANE + kKept * LANES; }
 
 // The factor of a norm of the row at this stage.
 float FactorOf(uint row, uint stage, float epsilon) {
   float squares = 0.0;
   [[unroll]] for (uint t = 0; t < kKept; ++t) squares += dot(kept[t], kept[t]);
-  for (uint pair = FirstAgain(); pair < p.columns / 2; pair += Lanes()) {
+  for (uint pair = FirstAgain(); pair < p.columns / 2; pair += LANES) {
     const vec2 x = PairAt(row, pair, stage);
     squares += dot(x, x);
   }
@@ -88,19 +88,19 @@ void NormRow(uint row) {
   if (adds) {
     factor = FactorOf(row, kGiven, eps);
     [[unroll]] for (uint t = 0; t < kKept; ++t) {
-      const uint pair = Lane() + t * Lanes();
+      const uint pair = LANE + t * LANES;
       if (pair >= pairs) continue;
       kept[t] = SumOf(first + pair, pair, kept[t]);
       Pairs(sum).v[first + pair] = kept[t];
     }
-    for (uint pair = FirstAgain(); pair < pairs; pair += Lanes()) {
+    for (uint pair = FirstAgain(); pair < pairs; pair += LANES) {
       Pairs(sum).v[first + pair] = SumOf(first + pair, pair, F32x2(p.x).v[first + pair]);
     }
   }
   if (normed) {
     norm_factor = FactorOf(row, kSummed, norm_eps);
     [[unroll]] for (uint t = 0; t < kKept; ++t) {
-      const uint pair = Lane() + t * Lanes();
+      const uint pair = LANE + t * LANES;
       if (pair < pairs) kept[t] = NormOf(pair, kept[t]);
     }
   }
@@ -135,26 +135,26 @@ void main() {
   if (kHasNorms) LoadNorms();
   FOR_MY_ROWS(row, At(p.rows, Step(p.step))) {
     [[unroll]] for (uint t = 0; t < kKept; ++t) {
-      kept[t] = PairOrZero(row, Lane() + t * Lanes(), kGiven);
+      kept[t] = PairOrZero(row, LANE + t * LANES, kGiven);
     }
     if (kHasNorms) NormRow(row);
     vec2 most = vec2(0);
     [[unroll]] for (uint t = 0; t < kKept; ++t) most = max(most, abs(kept[t]));
-    for (uint pair = FirstAgain(); pair < p.columns / 2; pair += Lanes()) {
+    for (uint pair = FirstAgain(); pair < p.columns / 2; pair += LANES) {
       most = max(most, abs(PairAt(row, pair, kNormed)));
     }
     const float unit = UnitOf(RowMax(max(most.x, most.y))), down = Inverse(unit);
     const uint to = row * p.padded / 2 * kParts;
     [[unroll]] for (uint t = 0; t < kKept; ++t) {
-      const uint pair = Lane() + t * Lanes();
+      const uint pair = LANE + t * LANES;
       PutWhole(row, pair, kept[t]);
       if (pair < p.padded / 2) PutPair(to, pair, kept[t] * down);
     }
-    for (uint pair = FirstAgain(); pair < p.padded / 2; pair += Lanes()) {
+    for (uint pair = FirstAgain(); pair < p.padded / 2; pair += LANES) {
       const vec2 x = PairOrZero(row, pair, kNormed);
       PutWhole(row, pair, x);
       PutPair(to, pair, x * down);
     }
-    if (Lane() == 0) F32(p.factors).v[row] = unit;
+    if (LANE == 0) F32(p.factors).v[row] = unit;
   }
 }
