@@ -6,11 +6,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rullama/sdk/dtype.h>
 
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -23,15 +25,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// -DC1=... for all constants of a kernel.
-std::string Constants(gpu::Shader shader) {
+// -DC1=... for all constants of a kernel; `type`, if it is given, is that of its weights.
+std::string Constants(gpu::Shader shader, std::optional<DType> type = std::nullopt) {
   std::string out;
   size_t id = 1;
   for (const gpu::SpecConstant& constant : gpu::ConstantsOf(shader)) {
     const bool is_float = constant.type == gpu::SpecConstant::Type::kF32;
     const std::string bits =
-        is_float ? std::to_string(std::bit_cast<uint32_t>(std::stof(constant.value)))
-                 : constant.value;
+        type && constant.name == "kType" ? std::to_string(static_cast<uint32_t>(*type))
+        : is_float ? std::to_string(std::bit_cast<uint32_t>(std::stof(constant.value)))
+                   : constant.value;
     out += " -DC" + std::to_string(id++) + "=" + bits + "u";
   }
   return out;
@@ -69,8 +72,11 @@ TEST_P(OpenClFormTest, AllKernelsCompileStrictly) {
   for (const gpu::Shader shader : gpu::AllShaders()) {
     const std::string file = std::string(gpu::NameOf(shader)) + ".cl";
     if (!HasSource(file)) continue;
-    EXPECT_EQ(ErrorsOf(SourceOf(file), GetParam() + Constants(shader)), "") << file;
+    const std::string source = SourceOf(file);
+    EXPECT_EQ(ErrorsOf(source, GetParam() + Constants(shader)), "") << file;
     ++kernels;
+    if (source.find("UnpackBlocks") == std::string::npos) continue;
+    EXPECT_EQ(ErrorsOf(source, GetParam() + Constants(shader, DType::kQ4_K)), "") << file;
   }
   EXPECT_GT(kernels, 40U);
 }
