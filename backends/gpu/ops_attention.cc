@@ -11,7 +11,7 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kAttentionThreads = 128;   // of attention.comp, which wants no fewer
+constexpr uint32_t kAttentionThreads = 128;   // of attention, which wants no fewer
 constexpr int64_t kMaxTileQueries = 16;       // of a workgroup
 constexpr int64_t kMaxQueriesInSoftware = 4;  // whose compilers are slow with many registers
 constexpr int64_t kQueryBytes = 16384;        // of shared memory for them
@@ -86,7 +86,7 @@ void EmitAttention(PlanBuilder& plan) {
 std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
                             const DeviceLimits& limits) {
   using operands::Attention;
-  constexpr int64_t kMaxHeadDim = 4096;  // a query fits the shared memory of attention.comp
+  constexpr int64_t kMaxHeadDim = 4096;  // a query fits the shared memory of attention
   if (std::string reason = RefuseShapes(graph, op, limits); !reason.empty()) return reason;
   const DType fresh = TypeOf(*graph.input(op, Attention::k_new));
   for (const uint32_t i :

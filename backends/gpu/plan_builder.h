@@ -149,7 +149,7 @@ struct ColumnCopy {
   int64_t to_first = 0;
 };
 void CopyColumns(PlanBuilder& plan, const ColumnCopy& copy);
-// The workgroups of a kernel with a workgroup or a subgroup for each row (row_lanes.glsl).
+// The workgroups of a kernel with a workgroup or a subgroup for each row (row_lanes.kernel).
 struct RowSplit {
   uint32_t threads;  // of a workgroup
   uint64_t groups;

@@ -52,7 +52,7 @@ std::optional<gpu::Target> VulkanStepJoiner::TargetFor(const gpu::Target& device
   gpu::Preferences& prefers = target.prefers;
   prefers.fixed_groups = true;
   prefers.few_groups = GroupsOf(driver_.facts());
-  // attention.comp wants the invocations of each of 32 keys in one subgroup.
+  // attention wants the invocations of each of 32 keys in one subgroup.
   prefers.wide = prefers.threads =
       std::min(device.can.is_cpu ? kPersistentSoftwareThreads : kPersistentThreads,
                32 * device.can.subgroup_size);

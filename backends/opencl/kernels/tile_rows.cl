@@ -1,7 +1,7 @@
 // The rows of a tile of matmul_coop.cl.
 
 // Finds the rows of x that this tile takes, and the results they belong to: -1 beyond the end.
-// False if there are none. Tiles of experts come from moe_sort.cl: how many, the expert of each,
+// False if there are none. Tiles of experts come from moe_sort: how many, the expert of each,
 // and the pairs of each.
 bool FindRows(uint tile, uint rows, __global const uint* table, uint used, uint expert_rows,
               __local int* row_of, __local int* pair_of, uint* first_weight_row) {

@@ -1,5 +1,5 @@
 #version 460
-// Attention of many rows on matrix units: the same as attention.comp for keys and values in f16, or
+// Attention of many rows on matrix units: the same as attention for keys and values in f16, or
 // the statistics of attention_stats. Queries and weights, which are f32 there, are sums of two
 // f16 here, so that as little is lost. Keys and values in f32, of rows without old ones, come from
 // to_half.comp in two parts. A workgroup of eight subgroups takes some queries (rows times heads

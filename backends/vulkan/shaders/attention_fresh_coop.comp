@@ -1,5 +1,5 @@
 #version 460
-// Attention of the rows of a step among themselves on matrix units: the same as attention.comp for
+// Attention of the rows of a step among themselves on matrix units: the same as attention for
 // the canvas mask, no old rows, and keys and values in f32. Queries, keys, values and weights are
 // f16 numbers, or sums of two with two parts, whose three larger products are computed;
 // to_half.comp has made those of keys and values. A workgroup of four subgroups takes 64 query rows

@@ -1,5 +1,5 @@
 #version 460
-// Attention of many rows on matrix units for keys and values in f16: the same as attention.comp,
+// Attention of many rows on matrix units for keys and values in f16: the same as attention,
 // with each value of a query and each weight of a key rounded to one f16 number, as keys and values
 // are. A workgroup of eight subgroups takes some queries (rows times heads that share a key/value
 // head) and goes through the keys in tiles with a running softmax. In a tile each subgroup computes
