@@ -30,8 +30,8 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 #define SHARED(name) shared_##name
 #define SHARED_FLOAT(name, i, element) ((float*)shared_##name)[(i)*4 + (element)]
 #define OWN_VARIABLES
-#define OWN_ Own &own_variables,
-#define OWN own_variables,
+#define OWNED_ Own &own_variables,
+#define OWNED own_variables,
 #define MINE(name) own_variables.name
 #define NEW_OWN Own own_variables
 

@@ -142,8 +142,8 @@ uint FloatToBFloat16(float value) {
 #define SHARED_FLOAT(name, i, element) ((__local float*)SHARED(name))[(i)*4 + (element)]
 // What an invocation has in variables of all functions, struct Own: a kernel begins with NEW_OWN.
 #define OWN_VARIABLES
-#define OWN_ Own *own_memory,
-#define OWN own_memory,
+#define OWNED_ Own *own_memory,
+#define OWNED own_memory,
 #define MINE(name) own_memory->name
 #define NEW_OWN  \
   Own variables; \

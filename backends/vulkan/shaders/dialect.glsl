@@ -17,8 +17,8 @@
 #define SHARED(name) shared_##name
 #define SHARED_FLOAT(name, i, element) shared_##name[i][element]
 #define OWN_VARIABLES Own own_variables;
-#define OWN_
-#define OWN
+#define OWNED_
+#define OWNED
 #define MINE(name) own_variables.name
 #define NEW_OWN
 
