@@ -35,6 +35,11 @@ class MediaBudget::Pool {
     changed_.notify_all();
   }
 
+  [[nodiscard]] size_t waiting() {
+    const std::lock_guard lock(mutex_);
+    return waiting_.size();
+  }
+
   void AddHolder() {
     const std::lock_guard lock(mutex_);
     ++held_;
@@ -103,5 +108,7 @@ Result<MediaBudget::Part> MediaBudget::ReserveDecoded(uint64_t bytes, const std:
   if (!decoded_->Take(bytes, stop)) return WaitingStopped();
   return Part(decoded_, bytes);
 }
+
+size_t MediaBudget::waiting_to_decode() const { return decoding_->waiting(); }
 
 }  // namespace rullama

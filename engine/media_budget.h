@@ -9,6 +9,7 @@
 // Thread safety: all member functions from any thread. A Part may outlive its budget.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <stop_token>
@@ -60,6 +61,8 @@ class MediaBudget {
   Result<Part> ReserveDecoding(uint64_t bytes, const std::stop_token& stop);
   // Memory for the decoded media of a request. Blocks and fails alike.
   Result<Part> ReserveDecoded(uint64_t bytes, const std::stop_token& stop);
+  // How many calls of ReserveDecoding() have found no room and wait.
+  [[nodiscard]] size_t waiting_to_decode() const;
 
  private:
   std::shared_ptr<Pool> decoding_;

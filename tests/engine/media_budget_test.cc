@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <future>
 #include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "core/base/must_test_util.h"
@@ -21,15 +23,19 @@ std::future<Result<MediaBudget::Part>> Ask(MediaBudget& budget, uint64_t bytes,
                     [&budget, bytes, stop] { return budget.ReserveDecoding(bytes, stop); });
 }
 
-bool IsWaiting(const std::future<Result<MediaBudget::Part>>& asked) {
-  return asked.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout;
+// One that finds no room: when this returns, it waits after those that waited before.
+std::future<Result<MediaBudget::Part>> AskAndWait(MediaBudget& budget, uint64_t bytes,
+                                                  const std::stop_token& stop = {}) {
+  const size_t before = budget.waiting_to_decode();
+  auto asked = Ask(budget, bytes, stop);
+  while (budget.waiting_to_decode() == before) std::this_thread::yield();
+  return asked;
 }
 
 TEST(MediaBudgetTest, WhoeverFindsNoRoomWaitsForIt) {
   MediaBudget budget(kSmall);
   MediaBudget::Part first = Must(budget.ReserveDecoding(60, {}));
-  auto second = Ask(budget, 41);
-  EXPECT_TRUE(IsWaiting(second));
+  auto second = AskAndWait(budget, 41);
   first.Keep(59);
   EXPECT_EQ(Must(second.get()).bytes(), 41u);
 }
@@ -38,8 +44,7 @@ TEST(MediaBudgetTest, OnlySoManyDecodeAtOnce) {
   MediaBudget budget(kSmall);
   MediaBudget::Part first = Must(budget.ReserveDecoding(1, {}));
   MediaBudget::Part second = Must(budget.ReserveDecoding(0, {}));
-  auto third = Ask(budget, 1);
-  EXPECT_TRUE(IsWaiting(third));
+  auto third = AskAndWait(budget, 1);
   second = {};
   EXPECT_EQ(Must(third.get()).bytes(), 1u);
 }
@@ -47,13 +52,11 @@ TEST(MediaBudgetTest, OnlySoManyDecodeAtOnce) {
 TEST(MediaBudgetTest, WhatIsTooLargeIsAloneAndNobodyOvertakesIt) {
   MediaBudget budget(kSmall);
   MediaBudget::Part first = Must(budget.ReserveDecoding(1, {}));
-  auto large = Ask(budget, 1'000);
-  EXPECT_TRUE(IsWaiting(large));
-  auto small = Ask(budget, 1);
-  EXPECT_TRUE(IsWaiting(small));
+  auto large = AskAndWait(budget, 1'000);
+  auto small = AskAndWait(budget, 1);
   first.Keep(0);
   MediaBudget::Part held = Must(large.get());
-  EXPECT_TRUE(IsWaiting(small));
+  EXPECT_EQ(budget.waiting_to_decode(), 1U);
   held.Keep(0);
   EXPECT_TRUE(small.get().has_value());
 }
@@ -62,10 +65,8 @@ TEST(MediaBudgetTest, WhoeverIsToldToStopWaitsNoLongerAndHoldsNobodyUp) {
   MediaBudget budget(kSmall);
   const MediaBudget::Part first = Must(budget.ReserveDecoding(60, {}));
   std::stop_source stop;
-  auto second = Ask(budget, 90, stop.get_token());
-  EXPECT_TRUE(IsWaiting(second));
-  auto third = Ask(budget, 40);
-  EXPECT_TRUE(IsWaiting(third));
+  auto second = AskAndWait(budget, 90, stop.get_token());
+  auto third = AskAndWait(budget, 40);
   stop.request_stop();
   EXPECT_EQ(second.get().error().id, "run.cancelled");
   EXPECT_TRUE(third.get().has_value());
