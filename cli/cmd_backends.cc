@@ -53,6 +53,13 @@ json DeviceAsJson(const DeviceDescription& device, size_t index) {
           {"deterministic", device.deterministic}};
 }
 
+json OptionAsJson(const OptionDescription& option) {
+  return {{"name", option.name},
+          {"values", option.values},
+          {"default", option.initial},
+          {"meaning", option.meaning}};
+}
+
 json ListingAsJson(const PluginListing& listing) {
   json entry = {{"name", listing.name},
                 {"state", NameOfState(listing.state)},
@@ -67,6 +74,13 @@ json ListingAsJson(const PluginListing& listing) {
   entry["version"] = listing.plugin->version();
   entry["abi"] = fmt::format("{}.{}", major, minor);
   entry["build"] = listing.plugin->build();
+  entry["options"] = json::array();
+  const auto options = listing.plugin->ListOptions();
+  if (!options) {
+    entry["error"] = {{"code", options.error().id}, {"message", options.error().message}};
+    return entry;
+  }
+  for (const OptionDescription& option : *options) entry["options"].push_back(OptionAsJson(option));
   entry["devices"] = json::array();
   const auto list = listing.plugin->ListDevices();
   if (!list) {
@@ -87,7 +101,8 @@ std::string MemoryText(uint64_t total, uint64_t available) {
   return fmt::format(", {} of {} free", SizeText(available), SizeText(total));
 }
 
-std::string TextOf(const json& entry) {
+// `verbose`: options as well.
+std::string TextOf(const json& entry, bool verbose) {
   const std::string path = entry["path"].get<std::string>();
   std::string text = fmt::format(
       "{}: {} ({}{})\n", entry["name"].get<std::string>(), entry["state"].get<std::string>(),
@@ -114,6 +129,12 @@ std::string TextOf(const json& entry) {
         MemoryText(device["memory_total"].get<uint64_t>(), device["memory_free"].get<uint64_t>());
     text += '\n';
   }
+  if (!verbose) return text;
+  for (const json& option : entry.value("options", json::array())) {
+    text += fmt::format("  option {}: {} (default: {})\n    {}\n",
+                        option["name"].get<std::string>(), option["values"].get<std::string>(),
+                        option["default"].get<std::string>(), option["meaning"].get<std::string>());
+  }
   return text;
 }
 
@@ -127,7 +148,8 @@ Result<int> ListBackends(const ConfigFlags& flags, bool as_json, Console& consol
   if (as_json) {
     RL_RETURN_IF_ERROR(console.Write(JsonLine({{"backends", entries}})));
   } else {
-    for (const json& entry : entries) RL_RETURN_IF_ERROR(console.Write(TextOf(entry)));
+    for (const json& entry : entries)
+      RL_RETURN_IF_ERROR(console.Write(TextOf(entry, flags.verbose)));
   }
   // A plugin that the user named has to work, so its failure is an error and not only a line of
   // output.
@@ -145,9 +167,11 @@ void AddBackendsCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("backends", "List backends and devices of this machine");
   AddBackendOptions(*command, flags->config);
+  command->add_flag("-v,--verbose", flags->config.verbose, "With the options that each takes");
   command->add_flag("--json", flags->json, "As one JSON object");
   command->footer(R"(Examples:
   rullama backends
+  rullama backends -v          # with the options that each takes (backend.options)
   rullama backends --plugin ./librullama_backend_mine.so --json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] {

@@ -129,10 +129,28 @@ Status UnknownOption(Suite& suite, Device&) {
   if (std::string_view(error.message).find(kKey) == std::string_view::npos) {
     return Failed("the text does not name the option: {}", error.message);
   }
-  // Which options there are is the plugin's affair, but those it was opened with are among them.
-  for (const auto& [known, value] : suite.options) {
-    if (std::string_view(error.message).find(known) == std::string_view::npos) {
-      return Failed("the text does not list the known option '{}': {}", known, error.message);
+  // Those that the plugin was opened with, and those that it describes.
+  std::vector<std::string> known;
+  for (const auto& [name, value] : suite.options) known.push_back(name);
+  RL_ASSIGN_OR_RETURN(const std::vector<OptionDescription> described, suite.plugin->ListOptions());
+  for (const OptionDescription& each : described) known.push_back(each.name);
+  for (const std::string& name : known) {
+    if (std::string_view(error.message).find(name) == std::string_view::npos) {
+      return Failed("the text does not list the known option '{}': {}", name, error.message);
+    }
+  }
+  return OkStatus();
+}
+
+// A plugin that describes its options leaves none out.
+Status OptionsAreDescribed(Suite& suite, Device&) {
+  if (suite.plugin->table().options_describe == nullptr) {
+    return Unsupported("the plugin has no options_describe");
+  }
+  RL_ASSIGN_OR_RETURN(const std::vector<OptionDescription> described, suite.plugin->ListOptions());
+  for (const auto& [name, value] : suite.options) {
+    if (std::ranges::find(described, name, &OptionDescription::name) == described.end()) {
+      return Failed("the option '{}' of this run is not described", name);
     }
   }
   return OkStatus();
@@ -147,6 +165,7 @@ void AddContractTests(std::vector<NamedTest>& tests) {
   tests.push_back({"Contract.devices_are_described", DevicesAreDescribed});
   tests.push_back({"Contract.device_that_is_not_there", NoSuchDevice});
   tests.push_back({"Contract.unknown_option_is_named", UnknownOption});
+  tests.push_back({"Contract.options_are_described", OptionsAreDescribed});
 }
 
 }  // namespace rullama::conformance

@@ -1,11 +1,11 @@
 // The CPU backend: one device, no driver. Weights of products are packed; others are read in place.
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/export.h>
+#include <rullama/sdk/options.h>
 #include <rullama/sdk/processor.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -29,63 +29,59 @@ struct Settings {
   bool pack_weights;
 };
 
-int ParseThreads(const std::string& text) {
-  int threads = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
-  if (error != std::errc() || end != text.data() + text.size() || threads < 1 ||
-      threads > kMaxThreads) {
-    throw sdk::Error(RL_INVALID_ARGUMENT, "option threads is '" + text +
-                                              "', expected a number from 1 to " +
-                                              std::to_string(kMaxThreads));
-  }
-  return threads;
-}
-
-Isa ParseIsa(const std::string& text) {
+Isa ParseIsa(const sdk::Option& option) {
   std::string names;
   for (size_t i = 0; i < kIsaCount; ++i) {
     const auto isa = static_cast<Isa>(i);
     if (!IsaAvailable(isa)) continue;
-    if (text == IsaName(isa)) return isa;
+    if (option.value == IsaName(isa)) return isa;
     names += std::string(names.empty() ? "" : ", ") + IsaName(isa);
   }
-  throw sdk::Error(RL_INVALID_ARGUMENT,
-                   "option isa is '" + text + "', this processor can run: " + names);
+  sdk::RefuseOption(option, "this processor can run: " + names);
 }
 
-ActivationBits ParseActivations(const std::string& text) {
-  if (text == "int16") return ActivationBits::k16;
-  if (text == "int8") return ActivationBits::k8;
-  throw sdk::Error(RL_INVALID_ARGUMENT, "option activations is '" + text +
-                                            "', expected int16 (close to float) or int8 (faster "
-                                            "prompts)");
+ActivationBits ParseActivations(const sdk::Option& option) {
+  if (option.value == "int16") return ActivationBits::k16;
+  if (option.value == "int8") return ActivationBits::k8;
+  sdk::RefuseOption(option, "expected int16 (close to float) or int8 (faster prompts)");
 }
 
-bool ParseWeights(const std::string& text) {
-  if (text == "packed" || text == "mapped") return text == "packed";
-  throw sdk::Error(RL_INVALID_ARGUMENT, "option weights is '" + text +
-                                            "', expected packed (rearranged in memory, faster) or "
-                                            "mapped (read in place from the file)");
+bool ParsePacked(const sdk::Option& option) {
+  if (option.value == "packed" || option.value == "mapped") return option.value == "packed";
+  sdk::RefuseOption(option,
+                    "expected packed (rearranged in memory, faster) or mapped (read in place from "
+                    "the file)");
 }
+
+constexpr sdk::OptionRow<Settings> kOptions[] = {
+    {{"threads", "1 to 256", "as many as physical cores", "workers, the caller included"},
+     [](Settings& settings, const sdk::Option& option) {
+       settings.threads = static_cast<int>(sdk::ParseCount(option, "a number", 1, kMaxThreads));
+     }},
+    {{"isa",
+      "portable, avx2, avx-vnni, avx512, avx512-vnni, amx; on ARM portable, neon, neon-dotprod, "
+      "neon-i8mm",
+      "the best that the processor has", "instruction set of the kernels"},
+     [](Settings& settings, const sdk::Option& option) { settings.isa = ParseIsa(option); }},
+    {{"activations", "int16, int8", "int16",
+      "how products with quantised weights round the other side: to 16 bits, or to 8, which is "
+      "faster and less exact"},
+     [](Settings& settings, const sdk::Option& option) {
+       settings.activation_bits = ParseActivations(option);
+     }},
+    {{"weights", "packed, mapped", "packed",
+      "weights of products are rearranged for the kernels, which takes as much memory as they have "
+      "bytes and some time at the start; or all are read in place from the file, for models that "
+      "memory has no room for"},
+     [](Settings& settings, const sdk::Option& option) {
+       settings.pack_weights = ParsePacked(option);
+     }},
+};
 
 Settings ParseOptions(std::span<const sdk::Option> options) {
-  Settings settings{std::min(kMaxThreads, sdk::PhysicalCores()), BestIsa(),
-                    ParseActivations("int16"), true};
-  for (const sdk::Option& option : options) {
-    if (option.key == "threads") {
-      settings.threads = ParseThreads(option.value);
-    } else if (option.key == "isa") {
-      settings.isa = ParseIsa(option.value);
-    } else if (option.key == "activations") {
-      settings.activation_bits = ParseActivations(option.value);
-    } else if (option.key == "weights") {
-      settings.pack_weights = ParseWeights(option.value);
-    } else {
-      throw sdk::Error(RL_INVALID_ARGUMENT,
-                       "unknown option '" + option.key +
-                           "'; the cpu backend knows: threads, isa, activations, weights");
-    }
-  }
+  Settings settings{std::min(kMaxThreads, sdk::PhysicalCores()), BestIsa(), ActivationBits::k16,
+                    true};
+  sdk::ReadOptions<Settings>("cpu", kOptions, options, settings);
   return settings;
 }
 
@@ -202,6 +198,9 @@ class CpuBackend final : public sdk::Backend {
   [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
   [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override { return devices_; }
+  [[nodiscard]] std::vector<sdk::OptionInfo> Options() const override {
+    return sdk::InfosOf<Settings>(kOptions);
+  }
   std::unique_ptr<sdk::Device> Open(uint32_t /*index*/,
                                     std::span<const sdk::Option> options) override {
     return std::make_unique<CpuDevice>(host(), ParseOptions(options));

@@ -1,54 +1,76 @@
-// The options of a GPU backend as a table: what is in it is read, and all else is refused with the
-// list of what there is.
+// The options that every GPU backend has, as rows of its table (sdk/options.h).
 //
 // Thread safety: none.
 #pragma once
 
-#include <rullama/sdk/backend.h>
+#include <rullama/sdk/options.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
+
+#include "backends/gpu/weights.h"
 
 namespace rullama::gpu {
 
-// The values of the options that every GPU backend has.
+// The values of these options.
 struct CommonSettings {
   bool precise_products = false;
   bool profile = false;
   uint64_t weight_piece = 0;  // bytes of a piece of a weight, at most; 0: an allocation
 };
 
-class Options {
- public:
-  // Takes a value, or throws sdk::Error(RL_INVALID_ARGUMENT) that says what was expected.
-  using Reader = std::function<void(const sdk::Option& option)>;
-
-  // `backend`: its name. `common`: set by what is read. `max_allocation`: bytes.
-  Options(std::string backend, CommonSettings& common, uint64_t max_allocation);
-
-  void Add(const std::string& name, Reader read) { readers_[name] = std::move(read); }
-  // A switch, which sets `value`.
-  void AddSwitch(const std::string& name, bool& value);
-  // A switch for what only some devices have: on is an error unless it is `available`. The device
-  // has no `what`.
-  void AddSwitch(const std::string& name, bool& value, bool available, const std::string& what);
-
-  // Reads them in order. Errors: RL_INVALID_ARGUMENT for an option that is not in the table.
-  void Read(std::span<const sdk::Option> options) const;
-
- private:
-  std::string backend_;
-  std::map<std::string, Reader, std::less<>> readers_;
+// What a row reads for a device of the facts `Facts`, which have `max_allocation`, in bytes.
+template <typename Facts, typename DriverOptions>
+struct OptionsOf {
+  const Facts& facts;
+  DriverOptions driver;
+  CommonSettings common = {};
 };
 
-// Errors: RL_INVALID_ARGUMENT that names the option and its value.
-[[noreturn]] void RefuseOption(const sdk::Option& option, const std::string& problem);
+// The common rows, after those of a backend. `precise_products`: what these are on its devices.
+template <typename Settings>
+std::vector<sdk::OptionRow<Settings>> WithCommonRows(std::vector<sdk::OptionRow<Settings>> rows,
+                                                     std::string_view precise_products) {
+  using sdk::Option;
+  rows.push_back({{"precise_products", "on, off", "off", precise_products},
+                  [](Settings& settings, const Option& option) {
+                    settings.common.precise_products = sdk::ParseSwitch(option);
+                  }});
+  rows.push_back({{"profile", "on, off", "off",
+                   "times every dispatch and prints the times at the end; dispatches then run one "
+                   "after the other"},
+                  [](Settings& settings, const Option& option) {
+                    settings.common.profile = sdk::ParseSwitch(option);
+                  }});
+  rows.push_back(
+      {{"weight_piece", "4096 up to the bytes that one allocation of the device may have",
+        "the latter", "bytes; a larger matrix of weights lies in pieces of whole rows"},
+       [](Settings& settings, const Option& option) {
+         settings.common.weight_piece =
+             sdk::ParseCount(option, "bytes", kMinPiece, settings.facts.max_allocation);
+       }});
+  return rows;
+}
+
+// A switch for what only some devices have: on is an error unless it is `available`. The device has
+// no `what`.
+inline bool ParseSwitchFor(const sdk::Option& option, bool available, std::string_view what) {
+  const bool on = sdk::ParseSwitch(option);
+  if (on && !available) {
+    sdk::RefuseOption(option, "but the device has no " + std::string(what));
+  }
+  return on;
+}
+
 // Whether a switch was switched on, not merely left as it is.
-bool IsSwitchedOn(std::span<const sdk::Option> options, std::string_view name);
+inline bool IsSwitchedOn(std::span<const sdk::Option> options, std::string_view name) {
+  return std::ranges::any_of(options, [name](const sdk::Option& option) {
+    return option.key == name && option.value == "on";
+  });
+}
 
 }  // namespace rullama::gpu

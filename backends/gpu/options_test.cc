@@ -10,57 +10,47 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class OptionsTest : public ::testing::Test {
- protected:
-  OptionsTest() {
-    table_.AddSwitch("fast", fast_);
-    table_.AddSwitch("units", units_, false, "matrix units");
-    table_.Add("form", [this](const sdk::Option& option) { form_ = option.value; });
-  }
-  // The error text for these options; empty if they are accepted.
-  std::string Refusal(const std::vector<sdk::Option>& options) {
-    try {
-      table_.Read(options);
-    } catch (const sdk::Error& error) {
-      EXPECT_EQ(error.code(), RL_INVALID_ARGUMENT);
-      return error.what();
-    }
-    return {};
-  }
-
-  CommonSettings common_;
-  bool fast_ = false, units_ = false;
-  std::string form_;
-  Options table_{"mine", common_, 1000000};
+struct Facts {
+  uint64_t max_allocation;
 };
+struct DriverOptions {
+  bool units = false;
+};
+using Settings = OptionsOf<Facts, DriverOptions>;
 
-TEST_F(OptionsTest, AreRead) {
-  EXPECT_EQ(Refusal({{"fast", "on"},
-                     {"form", "round"},
-                     {"units", "off"},
-                     {"profile", "on"},
-                     {"precise_products", "on"},
-                     {"weight_piece", "4096"}}),
-            "");
-  EXPECT_TRUE(fast_ && common_.profile && common_.precise_products);
-  EXPECT_EQ(form_, "round");
-  EXPECT_EQ(common_.weight_piece, 4096U);
-}
+const std::vector<sdk::OptionRow<Settings>> kRows = WithCommonRows<Settings>(
+    {{{"units", "on, off", "off", "matrix units"},
+      [](Settings& settings, const sdk::Option& option) {
+        settings.driver.units = ParseSwitchFor(option, false, "matrix units");
+      }}},
+    "products are precise");
+constexpr Facts kFacts{1000000};
 
-TEST_F(OptionsTest, TheRefusalOfAnUnknownOneListsAll) {
-  EXPECT_EQ(Refusal({{"fats", "on"}}),
-            "unknown option 'fats'; the mine backend knows: fast, form, precise_products, profile, "
-            "units, weight_piece");
-}
-
-TEST_F(OptionsTest, RefusalsSayWhatWasExpected) {
-  EXPECT_EQ(Refusal({{"fast", "yes"}}), "option fast is 'yes', expected on or off");
-  EXPECT_EQ(Refusal({{"units", "on"}}), "option units is 'on', but the device has no matrix units");
-  for (const char* bytes : {"4095", "1000001", "4k", "", "-1"}) {
-    EXPECT_THAT(Refusal({{"weight_piece", bytes}}),
-                HasSubstr("expected bytes from 4096 to 1000000"))
-        << bytes;
+// The error text for an option; empty if it is accepted.
+std::string Refusal(const sdk::Option& option) {
+  try {
+    Settings settings{kFacts, {}};
+    sdk::ReadOptions<Settings>("mine", kRows, std::vector{option}, settings);
+  } catch (const sdk::Error& error) {
+    EXPECT_EQ(error.code(), RL_INVALID_ARGUMENT);
+    return error.what();
   }
+  return {};
+}
+
+TEST(GpuOptions, AreRead) {
+  Settings settings{kFacts, {}};
+  const std::vector<sdk::Option> options = {
+      {"units", "off"}, {"profile", "on"}, {"precise_products", "on"}, {"weight_piece", "4096"}};
+  sdk::ReadOptions<Settings>("mine", kRows, options, settings);
+  EXPECT_TRUE(settings.common.profile && settings.common.precise_products);
+  EXPECT_EQ(settings.common.weight_piece, 4096U);
+}
+
+TEST(GpuOptions, RefusalsSayWhatTheDeviceHas) {
+  EXPECT_EQ(Refusal({"units", "on"}), "option units is 'on', but the device has no matrix units");
+  EXPECT_THAT(Refusal({"weight_piece", "1000001"}),
+              HasSubstr("expected bytes from 4096 to 1000000"));
 }
 
 TEST(IsSwitchedOn, OnlyWhereItSaysSo) {

@@ -17,10 +17,7 @@
 namespace rullama::opencl {
 namespace {
 
-struct Settings {
-  DriverOptions driver;
-  gpu::CommonSettings common = {};
-};
+using Settings = gpu::OptionsOf<Facts, DriverOptions>;
 
 // The kernels a device is best at.
 Form FormFor(const Facts& facts) {
@@ -31,26 +28,49 @@ Form FormFor(const Facts& facts) {
 Form ParseForm(const sdk::Option& option, const Facts& facts) {
   if (option.value == "cpu") return Form::kCpu;
   if (option.value == "generic") return Form::kGeneric;
-  if (option.value != "nvidia") gpu::RefuseOption(option, "expected cpu, generic or nvidia");
+  if (option.value != "nvidia") sdk::RefuseOption(option, "expected cpu, generic or nvidia");
   if (facts.nvidia == 0) {
-    gpu::RefuseOption(option, "but the device is '" + facts.name +
+    sdk::RefuseOption(option, "but the device is '" + facts.name +
                                   "', whose driver has no cl_nv_device_attribute_query");
   }
   return Form::kNvidia;
 }
 
+constexpr std::string_view kTensorCores = "tensor_cores";
+
+const std::vector<sdk::OptionRow<Settings>>& OptionRows() {
+  using sdk::Option;
+  static const auto kRows = gpu::WithCommonRows<Settings>(
+      {{{"kernels", "cpu, generic, nvidia", "what the device is",
+         "how kernels are written: a work-group of one work-item that takes vectors; many "
+         "work-items and local memory, in OpenCL C 1.2 alone; the same with PTX of NVIDIA's"},
+        [](Settings& settings, const Option& option) {
+          settings.driver.form = ParseForm(option, settings.facts);
+        }},
+       {{"cache", "on, off", "off for CPUs, whose drivers keep what they compile, else on",
+         "keep compiled kernels on disk, by device, driver and source"},
+        [](Settings& settings, const Option& option) {
+          settings.driver.cache = sdk::ParseSwitch(option);
+        }},
+       {{kTensorCores, "on, off", "on on NVIDIA's GPUs from compute capability 8.0 on",
+         "products of many rows in f16 (mma.sync); needs kernels: nvidia"},
+        [](Settings& settings, const Option& option) {
+          settings.driver.tensor_cores =
+              gpu::ParseSwitchFor(option, HasTensorCores(settings.facts),
+                                  "tensor cores of NVIDIA's, of compute capability 8.0 or later");
+        }}},
+      "products with the rows of a weight take an activation on tensor cores as the sum of two f16 "
+      "numbers, nearly as exact as f32, at about half the speed; the forward pass of a mixture of "
+      "experts in training always does");
+  return kRows;
+}
+
 Settings ParseOptions(std::span<const sdk::Option> options, const Facts& facts) {
   // Drivers of CPUs keep what they have compiled themselves. A file of ours would make a warm start
   // quicker, but PoCL compiles each program a second time before it hands out its binary.
-  Settings settings{{FormFor(facts), !facts.IsCpu(), HasTensorCores(facts)}};
-  DriverOptions& driver = settings.driver;
-  gpu::Options table("opencl", settings.common, facts.max_allocation);
-  table.Add("kernels", [&](const sdk::Option& option) { driver.form = ParseForm(option, facts); });
-  table.AddSwitch("cache", driver.cache);
-  table.AddSwitch("tensor_cores", driver.tensor_cores, HasTensorCores(facts),
-                  "tensor cores of NVIDIA's, of compute capability 8.0 or later");
-  table.Read(options);
-  if (driver.form != Form::kNvidia && gpu::IsSwitchedOn(options, "tensor_cores")) {
+  Settings settings{facts, {FormFor(facts), !facts.IsCpu(), HasTensorCores(facts)}};
+  sdk::ReadOptions<Settings>("opencl", OptionRows(), options, settings);
+  if (settings.driver.form != Form::kNvidia && gpu::IsSwitchedOn(options, kTensorCores)) {
     throw sdk::Error(RL_INVALID_ARGUMENT,
                      "option tensor_cores is 'on', but needs kernels to be 'nvidia'");
   }
@@ -66,6 +86,9 @@ rl_device_type TypeOf(const Facts& facts) {
 class OpenClBackend final : public gpu::GpuBackend {
  public:
   explicit OpenClBackend(sdk::Host host) : GpuBackend(host, "opencl") {}
+  [[nodiscard]] std::vector<sdk::OptionInfo> Options() const override {
+    return sdk::InfosOf<Settings>(OptionRows());
+  }
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
     const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.facts);

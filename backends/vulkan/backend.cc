@@ -18,10 +18,7 @@
 namespace rullama::vulkan {
 namespace {
 
-struct Settings {
-  DriverOptions driver;
-  gpu::CommonSettings common = {};
-};
+using Settings = gpu::OptionsOf<Facts, DriverOptions>;
 
 // Whether steps of one row can be one dispatch (persistent.h).
 bool CanPersist(const Facts& facts) { return facts.memory_model && facts.subgroup_arithmetic; }
@@ -60,7 +57,7 @@ std::string TextOf(MatrixExtension extension, const MatrixUnits& units, bool set
 MatrixExtension Require(const sdk::Option& option, const std::string& lacks,
                         MatrixExtension extension) {
   if (lacks.empty()) return extension;
-  gpu::RefuseOption(option, "but the device cannot use " + ExtensionName(extension) + ": " + lacks +
+  sdk::RefuseOption(option, "but the device cannot use " + ExtensionName(extension) + ": " + lacks +
                                 "; leave the option out to use what the device has");
 }
 
@@ -70,34 +67,70 @@ MatrixExtension ParseMatrixExtension(const sdk::Option& option, const MatrixUnit
   if (option.value == "off") return MatrixExtension::kNone;
   if (option.value == "nv") return Require(option, units.nv_lacks, MatrixExtension::kNv);
   if (option.value == "khr") return Require(option, units.khr_lacks, MatrixExtension::kKhr);
-  if (option.value != "on") gpu::RefuseOption(option, "expected on, off, nv or khr");
+  if (option.value != "on") sdk::RefuseOption(option, "expected on, off, nv or khr");
   const MatrixExtension best = units.Best();
   if (best != MatrixExtension::kNone) return best;
-  gpu::RefuseOption(option, "but the device cannot use its matrix units; " + LacksOf(units) +
+  sdk::RefuseOption(option, "but the device cannot use its matrix units; " + LacksOf(units) +
                                 "; leave the option out to do without");
 }
 
+// Rows whose names other code has, too.
+constexpr std::string_view kCooperativeMatrix = "cooperative_matrix";
+constexpr std::string_view kIntegerDot = "integer_dot";
+constexpr std::string_view kPersistent = "persistent";
+
+const std::vector<sdk::OptionRow<Settings>>& OptionRows() {
+  using sdk::Option;
+  static const auto kRows = gpu::WithCommonRows<Settings>(
+      {{{"subgroups", "on, off", "on where the device has them",
+         "operations across a subgroup, instead of shared memory alone"},
+        [](Settings& settings, const Option& option) {
+          settings.driver.subgroups = gpu::ParseSwitchFor(
+              option, settings.facts.subgroup_arithmetic, "subgroup arithmetic");
+        }},
+       {{kCooperativeMatrix, "on, off, nv, khr", "on where the device can",
+         "products and attention of many rows on matrix units, in f16: through "
+         "VK_KHR_cooperative_matrix, else VK_NV_cooperative_matrix, or the one that is named"},
+        [](Settings& settings, const Option& option) {
+          settings.driver.matrix_extension =
+              ParseMatrixExtension(option, settings.facts.matrix_units);
+        }},
+       {{kIntegerDot, "on, off", "on where the device has it in one instruction",
+         "products of one row by dot products of bytes: activations in 16 bits"},
+        [](Settings& settings, const Option& option) {
+          const Facts& facts = settings.facts;
+          settings.driver.integer_dot =
+              gpu::ParseSwitchFor(option, facts.integer_dot && facts.subgroup_arithmetic,
+                                  "dot products of bytes, or no subgroup arithmetic");
+        }},
+       {{kPersistent, "on, off", "on on NVIDIA's and AMD's GPUs",
+         "a step of one row is one dispatch; models whose experts are in f32, f16 or bf16 take "
+         "many in any case"},
+        [](Settings& settings, const Option& option) {
+          settings.driver.persistent =
+              gpu::ParseSwitchFor(option, CanPersist(settings.facts),
+                                  "memory model of Vulkan, or no subgroup arithmetic");
+        }}},
+      "products with the rows of a weight, and attention of image towers and of 16 rows or more "
+      "with heads of 256 or 512 dims, take an activation on matrix units as the sum of two f16 "
+      "numbers, nearly as exact as f32, at about half the speed, and products with its columns "
+      "(gradients, soft embeddings) are computed in f32; the forward pass of a mixture of experts "
+      "in training always takes two numbers");
+  return kRows;
+}
+
 Settings ParseOptions(std::span<const sdk::Option> options, const Facts& facts) {
-  Settings settings{{.matrix_extension = facts.matrix_units.Best(),
+  Settings settings{facts,
+                    {.matrix_extension = facts.matrix_units.Best(),
                      .subgroups = facts.subgroup_arithmetic,
                      .integer_dot = facts.fast_integer_dot && facts.subgroup_arithmetic,
                      .persistent = PersistsByDefault(facts)}};
+  sdk::ReadOptions<Settings>("vulkan", OptionRows(), options, settings);
   DriverOptions& driver = settings.driver;
-  const bool arithmetic = facts.subgroup_arithmetic;
-  gpu::Options table("vulkan", settings.common, facts.max_allocation);
-  table.AddSwitch("integer_dot", driver.integer_dot, facts.integer_dot && arithmetic,
-                  "dot products of bytes, or no subgroup arithmetic");
-  table.AddSwitch("persistent", driver.persistent, CanPersist(facts),
-                  "memory model of Vulkan, or no subgroup arithmetic");
-  table.AddSwitch("subgroups", driver.subgroups, arithmetic, "subgroup arithmetic");
-  table.Add("cooperative_matrix", [&](const sdk::Option& option) {
-    driver.matrix_extension = ParseMatrixExtension(option, facts.matrix_units);
-  });
-  table.Read(options);
   if (driver.subgroups) return settings;
-  for (const char* name : {"integer_dot", "persistent"}) {
+  for (const std::string_view name : {kIntegerDot, kPersistent}) {
     if (!gpu::IsSwitchedOn(options, name)) continue;
-    throw sdk::Error(RL_INVALID_ARGUMENT, std::string("option ") + name +
+    throw sdk::Error(RL_INVALID_ARGUMENT, "option " + std::string(name) +
                                               " is 'on', but needs subgroups, which are 'off'");
   }
   driver.integer_dot = driver.persistent = false;
@@ -121,11 +154,14 @@ rl_device_type TypeOf(const Facts& facts) {
 class VulkanBackend final : public gpu::GpuBackend {
  public:
   explicit VulkanBackend(sdk::Host host) : GpuBackend(host, "vulkan") {}
+  [[nodiscard]] std::vector<sdk::OptionInfo> Options() const override {
+    return sdk::InfosOf<Settings>(OptionRows());
+  }
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
     const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.facts);
     const bool set =
-        std::ranges::find(options, "cooperative_matrix", &sdk::Option::key) != options.end();
+        std::ranges::find(options, kCooperativeMatrix, &sdk::Option::key) != options.end();
     host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.driver.matrix_extension,
                                                       physical.facts.matrix_units, set));
     return std::make_unique<gpu::GpuDevice>(

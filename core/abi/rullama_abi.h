@@ -1,29 +1,27 @@
 /* The contract between rullama and its backend plugins, version 1. C11, also valid C++20.
  *
- * A plugin is a shared object that exports exactly one symbol, rullama_plugin_query_v1, and resolves
- * no symbol of the host. Everything else goes through two tables of function pointers: the host's,
- * handed in, and the plugin's, handed out.
+ * A plugin is a shared object that exports exactly one symbol, rullama_plugin_query_v1, and
+ * resolves no symbol of the host. Everything else goes through two tables of function pointers: the
+ * host's, handed in, and the plugin's, handed out.
  *
  * Rules that hold for every struct and function below
  *
- *  Growth      A table or struct that begins with `struct_size` only ever grows at its end. The reader
- *              uses min(struct_size, its own size) bytes and treats what is missing as zero; a
+ *  Growth      A table or struct that begins with `struct_size` only ever grows at its end. The
+ * reader uses min(struct_size, its own size) bytes and treats what is missing as zero; a
  *              struct_size below the size of version 1.0 is refused. Arrays of structs carry their
  *              element size, so that elements can grow too.
  *  Strings     rl_str: pointer and length, UTF-8, not terminated.
- *  Lifetime    Whatever a function receives by pointer is valid until it returns; copy what you keep.
- *              Exceptions are named (rl_weight_desc.data, rl_host_v1 itself). Strings the plugin hands
- *              out live as long as the object they describe.
- *  Ownership   Who creates, frees: objects of the plugin are destroyed through its own table.
- *  Errors      A function returns an rl_code and, unless it is RL_OK, fills the caller's rl_error. A
- *              plugin never throws across the boundary, aborts, exits, installs signal handlers or
- *              writes to stdout. After RL_DEVICE_LOST each call on that device returns the same.
- *  Threads     [any]     may be called from any thread, concurrently.
- *              [device]  the host serialises all such calls on one device (and its objects).
- *              Callbacks of the host may be used from any thread, also from the plugin's own threads,
- *              which it has to join in device_close.
- *  Replay      The second and later executions of a plan compile nothing, allocate nothing and record
- *              nothing. rl_plan_stats reports the counters that show it.
+ *  Lifetime    Whatever a function receives by pointer is valid until it returns; copy what you
+ * keep. Exceptions are named (rl_weight_desc.data, rl_host_v1 itself). Strings the plugin hands out
+ * live as long as the object they describe. Ownership   Who creates, frees: objects of the plugin
+ * are destroyed through its own table. Errors      A function returns an rl_code and, unless it is
+ * RL_OK, fills the caller's rl_error. A plugin never throws across the boundary, aborts, exits,
+ * installs signal handlers or writes to stdout. After RL_DEVICE_LOST each call on that device
+ * returns the same. Threads     [any]     may be called from any thread, concurrently. [device] the
+ * host serialises all such calls on one device (and its objects). Callbacks of the host may be used
+ * from any thread, also from the plugin's own threads, which it has to join in device_close. Replay
+ * The second and later executions of a plan compile nothing, allocate nothing and record nothing.
+ * rl_plan_stats reports the counters that show it.
  */
 #ifndef RULLAMA_ABI_RULLAMA_ABI_H_
 #define RULLAMA_ABI_RULLAMA_ABI_H_
@@ -35,17 +33,18 @@
 extern "C" {
 #endif
 
-/* The major number is also in the name of the entry point: an incompatible change makes a second one.
- * The minor number counts additions at the end of structs. */
+/* The major number is also in the name of the entry point: an incompatible change makes a second
+ * one. The minor number counts additions at the end of structs. */
 #define RL_ABI_MAJOR 1
-#define RL_ABI_MINOR 6
+#define RL_ABI_MINOR 7
 
 typedef struct rl_str {
   const char* data;
   uint64_t size;
 } rl_str;
 
-/* ---- errors ------------------------------------------------------------------------------------ */
+/* ---- errors ------------------------------------------------------------------------------------
+ */
 
 typedef enum rl_code {
   RL_OK = 0,
@@ -70,7 +69,8 @@ typedef struct rl_error {
   char message[RL_ERROR_TEXT]; /* UTF-8, terminated; what was found, expected, what to do */
 } rl_error;
 
-/* ---- types and ops ----------------------------------------------------------------------------- */
+/* ---- types and ops -----------------------------------------------------------------------------
+ */
 
 /* Element types: ids, names and block sizes are in dtypes.def. */
 typedef enum rl_dtype {
@@ -117,7 +117,8 @@ typedef enum rl_op_kind {
   RL_OP_MAX_ENUM = 0x7FFFFFFF
 } rl_op_kind;
 
-/* One attribute struct for each op: rl_rms_norm_attrs { struct_size; eps }. Enumerations are int32. */
+/* One attribute struct for each op: rl_rms_norm_attrs { struct_size; eps }. Enumerations are int32.
+ */
 #define RL_I32(name) int32_t name;
 #define RL_I64(name) int64_t name;
 #define RL_F32(name) float name;
@@ -130,7 +131,8 @@ typedef enum rl_op_kind {
   } rl_##name##_attrs;
 #include <rullama/abi/ops.def>
 
-/* ---- graphs ------------------------------------------------------------------------------------ */
+/* ---- graphs ------------------------------------------------------------------------------------
+ */
 
 typedef struct rl_buffer rl_buffer; /* device memory; created and freed by the plugin */
 typedef struct rl_weight rl_weight; /* a constant in whatever layout the plugin chose */
@@ -155,8 +157,8 @@ typedef enum rl_lifetime {
   RL_LIFETIME_OUTPUT = 4     /* read by the host after a step */
 } rl_lifetime;
 
-/* A tensor in numpy order: the last dimension is contiguous, no padding between rows. Block types run
- * along the last dimension. */
+/* A tensor in numpy order: the last dimension is contiguous, no padding between rows. Block types
+ * run along the last dimension. */
 typedef struct rl_value {
   uint32_t dtype; /* rl_dtype */
   uint32_t rank;  /* 1 to 4 */
@@ -164,9 +166,9 @@ typedef struct rl_value {
   uint32_t lifetime; /* rl_lifetime */
   uint32_t observed; /* 1: the host reads it for inspection; it must hold its exact op result */
   rl_str name;       /* stable debug name: "blk.12.attn.q" */
-  /* Where it lives. Constants: `weight` is set in plan_compile, null in query_ops. Others: a range of
-   * a buffer, set in plan_compile, null in query_ops. `bytes` is at the largest T and R. All versions
-   * of a state share one range. Transients whose lives do not overlap may share bytes. */
+  /* Where it lives. Constants: `weight` is set in plan_compile, null in query_ops. Others: a range
+   * of a buffer, set in plan_compile, null in query_ops. `bytes` is at the largest T and R. All
+   * versions of a state share one range. Transients whose lives do not overlap may share bytes. */
   rl_weight* weight;
   rl_buffer* buffer;
   uint64_t offset;
@@ -202,7 +204,8 @@ typedef struct rl_graph {
   uint32_t reserved2; /* since 1.5 */
 } rl_graph;
 
-/* ---- what the host offers ---------------------------------------------------------------------- */
+/* ---- what the host offers ----------------------------------------------------------------------
+ */
 
 typedef enum rl_log_level {
   RL_LOG_DEBUG = 0,
@@ -226,7 +229,8 @@ typedef struct rl_host_v1 {
   int32_t (*blob_put)(void* context, rl_str key, const void* data, uint64_t size);
 } rl_host_v1;
 
-/* ---- what the plugin offers -------------------------------------------------------------------- */
+/* ---- what the plugin offers --------------------------------------------------------------------
+ */
 
 typedef enum rl_device_type {
   RL_DEVICE_CPU = 0,
@@ -253,6 +257,19 @@ typedef struct rl_option {
   rl_str key;
   rl_str value;
 } rl_option;
+
+/* Since 1.7. An option that device_open takes, in words for people. */
+typedef struct rl_option_info {
+  rl_str name;    /* rl_option.key */
+  rl_str values;  /* what it takes: "on, off" */
+  rl_str initial; /* what holds unless it is given */
+  rl_str meaning;
+} rl_option_info;
+
+/* Since 1.7. Receives `count` records, `option_size` bytes apart, in parts. [any]: may be called
+ * until the function it was passed to returns. */
+typedef void (*rl_option_sink)(void* sink, const rl_option_info* options, uint64_t option_size,
+                               uint64_t count);
 
 typedef struct rl_op_support {
   int32_t supported; /* 1 or 0 */
@@ -312,18 +329,18 @@ typedef struct rl_plan_stats {
   uint64_t workspace_bytes; /* memory the plan holds beside the arena */
 } rl_plan_stats;
 
-/* Since 1.5. An interval in which one worker of a device ran ops of a plan, alone or as one of several
- * workers that share them. */
+/* Since 1.5. An interval in which one worker of a device ran ops of a plan, alone or as one of
+ * several workers that share them. */
 typedef struct rl_op_time {
   const uint32_t* ops; /* indices into rl_graph.ops, ascending; several if they ran as one */
   uint32_t op_count;   /* 1 or more */
-  uint32_t worker;     /* what runs one thing at a time: a thread of a CPU, a queue of a GPU; from 0 */
-  uint64_t begin;      /* nanoseconds of CLOCK_MONOTONIC */
-  uint64_t end;        /* not before `begin` */
+  uint32_t worker; /* what runs one thing at a time: a thread of a CPU, a queue of a GPU; from 0 */
+  uint64_t begin;  /* nanoseconds of CLOCK_MONOTONIC */
+  uint64_t end;    /* not before `begin` */
 } rl_op_time;
 
-/* Since 1.5. Receives `count` records, `time_size` bytes apart, in parts. [any]: may be called until
- * the function it was passed to returns. */
+/* Since 1.5. Receives `count` records, `time_size` bytes apart, in parts. [any]: may be called
+ * until the function it was passed to returns. */
 typedef void (*rl_time_sink)(void* sink, const rl_op_time* times, uint64_t time_size,
                              uint64_t count);
 
@@ -339,18 +356,21 @@ typedef struct rl_plugin_v1 {
   rl_str name; /* short and lower case, what --backend takes: "cpu" */
   rl_str version;
   rl_str vendor;
-  rl_str build; /* compiler, standard library, options worth knowing */
+  rl_str build;  /* compiler, standard library, options worth knowing */
   void* context; /* pass back as the first argument of the functions without a device */
 
   /* [any] How many devices there are. Zero is a normal answer: *reason then says why (no driver, no
-   * device, missing feature) and lives until shutdown. Must not crash where no driver is installed. */
+   * device, missing feature) and lives until shutdown. Must not crash where no driver is installed.
+   */
   uint32_t (*device_count)(void* context, rl_str* reason);
   /* [any] Describes device `index`. Strings live until shutdown. */
   int32_t (*device_info)(void* context, uint32_t index, rl_device_info* info, rl_error* error);
-  /* [any] Opens a device. An unknown option is RL_INVALID_ARGUMENT and the message lists the known. */
+  /* [any] Opens a device. An unknown option is RL_INVALID_ARGUMENT and the message lists the known.
+   */
   int32_t (*device_open)(void* context, uint32_t index, const rl_option* options,
                          uint32_t option_count, rl_device** device, rl_error* error);
-  /* [device] Frees the device; its plans, weights and buffers have been freed before. Joins threads. */
+  /* [device] Frees the device; its plans, weights and buffers have been freed before. Joins
+   * threads. */
   void (*device_close)(rl_device* device);
 
   /* [device] Fills support[i] for ops[i], once for each graph, before storage is known. A yes is a
@@ -378,8 +398,10 @@ typedef struct rl_plugin_v1 {
 
   /* [device] Compiles a graph whose values all have storage. The plan keeps using those buffers and
    * weights until plan_free; T and R are the only things that change from step to step. */
-  int32_t (*plan_compile)(rl_device* device, const rl_graph* graph, rl_plan** plan, rl_error* error);
-  /* [device] Runs one step, in order after what was enqueued before; may return before it is done. */
+  int32_t (*plan_compile)(rl_device* device, const rl_graph* graph, rl_plan** plan,
+                          rl_error* error);
+  /* [device] Runs one step, in order after what was enqueued before; may return before it is done.
+   */
   int32_t (*plan_execute)(rl_plan* plan, const rl_step* step, rl_error* error);
   int32_t (*plan_stats)(rl_plan* plan, rl_plan_stats* stats, rl_error* error); /* [device] */
   void (*plan_free)(rl_device* device, rl_plan* plan);                         /* [device] */
@@ -390,18 +412,22 @@ typedef struct rl_plugin_v1 {
    * plugin may be queried again afterwards, and starts anew then. */
   void (*shutdown)(void* context);
 
-  /* [device] Since 1.2, may be null: says how the backend runs a graph whose values have no storage,
-   * for example which ops it fuses, one per line. Writes nothing if it runs op by op. */
-  int32_t (*graph_describe)(rl_device* device, const rl_graph* graph, void* sink, rl_text_sink write,
-                            rl_error* error);
+  /* [device] Since 1.2, may be null: says how the backend runs a graph whose values have no
+   * storage, for example which ops it fuses, one per line. Writes nothing if it runs op by op. */
+  int32_t (*graph_describe)(rl_device* device, const rl_graph* graph, void* sink,
+                            rl_text_sink write, rl_error* error);
 
   /* [device] Since 1.5, may be null: passes on when the ops of the last execution ran, if that
    * succeeded and the graph had record_times; otherwise nothing. The host has called device_wait
-   * since. The intervals lie between the call of plan_execute and the return of device_wait; a device
-   * with a clock of its own moves its times there. Those of one worker are in order and do not
-   * overlap. An op has as many records as it has parts; it may have none if it had nothing to do.
-   * Recording may order the work of a device more strictly; results stay the same bytes. */
+   * since. The intervals lie between the call of plan_execute and the return of device_wait; a
+   * device with a clock of its own moves its times there. Those of one worker are in order and do
+   * not overlap. An op has as many records as it has parts; it may have none if it had nothing to
+   * do. Recording may order the work of a device more strictly; results stay the same bytes. */
   int32_t (*plan_times)(rl_plan* plan, void* sink, rl_time_sink write, rl_error* error);
+
+  /* [any] Since 1.7, may be null: passes on every option that device_open takes on some device,
+   * each once. Strings live until shutdown. */
+  int32_t (*options_describe)(void* context, void* sink, rl_option_sink write, rl_error* error);
 } rl_plugin_v1;
 
 /* The one exported symbol. `host` lives as long as the process. The plugin points *plugin at its

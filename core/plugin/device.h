@@ -119,6 +119,14 @@ struct Storage {
   uint64_t bytes = 0;
 };
 
+// An option that a plugin's devices take, in words for people (rl_option_info).
+struct OptionDescription {
+  std::string name;
+  std::string values;   // what it takes: "on, off"
+  std::string initial;  // what holds unless it is given
+  std::string meaning;
+};
+
 // Whether a plan records when its ops run. Without it, executions read no clock.
 enum class RecordTimes : uint8_t { kNo, kYes };
 
@@ -207,6 +215,9 @@ class Plugin : public std::enable_shared_from_this<Plugin> {
     std::string reason;
   };
   Result<DeviceList> ListDevices() const;
+  // The options that Open takes, in the plugin's order; none if the plugin is older than ABI 1.7.
+  // Error: plugin.contract for a record that cannot be.
+  Result<std::vector<OptionDescription>> ListOptions() const;
   Result<std::unique_ptr<Device>> Open(
       uint32_t index, std::span<const std::pair<std::string, std::string>> options) const;
 

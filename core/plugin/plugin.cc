@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -12,6 +13,8 @@ namespace {
 
 // No machine has this many; a count above it is an uninitialised variable.
 constexpr uint32_t kMaxDevices = 1024;
+// No list that people read is as long.
+constexpr size_t kMaxOptions = 1024;
 
 // "librullama_backend_cpu.so" -> "cpu"; other names without their extension. Tags log lines from
 // the moment of loading, before the plugin says its name.
@@ -40,6 +43,45 @@ std::string SubjectOf(const WatchedCall& call) {
     return fmt::format(" of '{}' with {}", call.graph->name, DescribeOps(*call.graph));
   }
   return call.object.empty() ? std::string() : fmt::format(" of weight '{}'", call.object);
+}
+
+// Where the records of a plugin's options go, and what is wrong with the first that cannot be.
+struct OptionsReader {
+  std::vector<OptionDescription> options;
+  std::string wrong;
+};
+
+// Returns what is wrong with a record, or an empty text.
+std::string CheckOption(const OptionDescription& option,
+                        const std::vector<OptionDescription>& before) {
+  if (option.name.empty()) return "without a name";
+  if (std::ranges::find(before, option.name, &OptionDescription::name) != before.end()) {
+    return fmt::format("of '{}' a second time", option.name);
+  }
+  if (option.values.empty()) return fmt::format("of '{}' without values", option.name);
+  return {};
+}
+
+// Reads records that a plugin passes to `sink`, an OptionsReader.
+void ReadOptionRecords(void* sink, const rl_option_info* options, uint64_t option_size,
+                       uint64_t count) {
+  OptionsReader& reader = *static_cast<OptionsReader*>(sink);
+  if (count > 0 && (options == nullptr || option_size < sizeof(rl_option_info))) {
+    reader.wrong =
+        fmt::format("of {} bytes, expected at least {}", option_size, sizeof(rl_option_info));
+  }
+  const auto* at = reinterpret_cast<const std::byte*>(options);
+  for (uint64_t i = 0; i < count && reader.wrong.empty(); ++i, at += option_size) {
+    const auto& info = *reinterpret_cast<const rl_option_info*>(at);
+    OptionDescription option{
+        Printable(info.name, kMaxTextBytes), Printable(info.values, kMaxTextBytes),
+        Printable(info.initial, kMaxTextBytes), Printable(info.meaning, kMaxTextBytes)};
+    reader.wrong = CheckOption(option, reader.options);
+    if (reader.wrong.empty() && reader.options.size() == kMaxOptions) {
+      reader.wrong = fmt::format("more, expected at most {}", kMaxOptions);
+    }
+    if (reader.wrong.empty()) reader.options.push_back(std::move(option));
+  }
 }
 
 CallWatch WatchCallsOf(const PluginHost& host, std::string_view plugin,
@@ -146,6 +188,22 @@ Result<Plugin::DeviceList> Plugin::ListDevices() const {
     if (list.reason.empty()) list.reason = "the plugin gave no reason";
   }
   return list;
+}
+
+Result<std::vector<OptionDescription>> Plugin::ListOptions() const {
+  if (table_.options_describe == nullptr) return std::vector<OptionDescription>();
+  const CallSite site{name_, {}, "options_describe"};
+  CallWatch watch = WatchCalls(host_->patience());
+  const CallWatch::Scope scope(watch, {.function = site.function});
+  OptionsReader reader;
+  rl_error error = EmptyError();
+  const int32_t code = CallPlugin(name_, site.function, table_.options_describe, table_.context,
+                                  static_cast<void*>(&reader), ReadOptionRecords, &error);
+  RL_RETURN_IF_ERROR(CallStatus(site, code, error));
+  if (!reader.wrong.empty()) {
+    return tl::unexpected<Error>(ContractError(site, "passed a record " + reader.wrong));
+  }
+  return std::move(reader.options);
 }
 
 Result<std::unique_ptr<Device>> Plugin::Open(

@@ -9,6 +9,7 @@
 #include <rullama/sdk/op_scope.h>
 #include <rullama/sdk/op_table.h>
 #include <rullama/sdk/operands.h>
+#include <rullama/sdk/options.h>
 #include <rullama/sdk/philox.h>
 #include <rullama/sdk/shape.h>
 #include <rullama/sdk/slots.h>

@@ -254,6 +254,14 @@ struct Option {
   std::string value;
 };
 
+// An option in words for people: a row of what `rullama backends -v` prints. Literals.
+struct OptionInfo {
+  std::string_view name;
+  std::string_view values;   // what it takes: "on, off"
+  std::string_view initial;  // what holds unless it is given
+  std::string_view meaning;
+};
+
 // Constructed once, in the query; must not throw for want of a driver: then Devices() is empty and
 // NoDeviceReason() says why.
 class Backend {
@@ -266,6 +274,8 @@ class Backend {
   // Stable once returned. One thread at a time calls it.
   [[nodiscard]] virtual const std::vector<DeviceInfo>& Devices() = 0;
   [[nodiscard]] virtual std::string_view NoDeviceReason() { return {}; }
+  // Every option that Open takes on some device (options.h has tables that Open can read, too).
+  [[nodiscard]] virtual std::vector<OptionInfo> Options() const { return {}; }
   virtual std::unique_ptr<Device> Open(uint32_t index, std::span<const Option> options) = 0;
 
  protected:

@@ -118,6 +118,18 @@ inline int32_t GetDeviceInfo(void* context, uint32_t index, rl_device_info* info
   });
 }
 
+inline int32_t DescribeOptions(void* context, void* sink, rl_option_sink write,
+                               rl_error* error) noexcept {
+  return Guard(error, "Options", [&] {
+    Require(write != nullptr, "the sink is missing");
+    for (const OptionInfo& option : BackendOf(context).Options()) {
+      const rl_option_info info{Str(option.name), Str(option.values), Str(option.initial),
+                                Str(option.meaning)};
+      write(sink, &info, sizeof(info), 1);
+    }
+  });
+}
+
 inline int32_t OpenDevice(void* context, uint32_t index, const rl_option* options,
                           uint32_t option_count, rl_device** device, rl_error* error) noexcept {
   return Guard(error, "Open", [&] {
@@ -323,6 +335,7 @@ inline rl_plugin_v1 MakeTable(Exported* exported, void (*shutdown)(void*)) {
   table.shutdown = shutdown;
   table.graph_describe = DescribeGraph;
   table.plan_times = GetPlanTimes;
+  table.options_describe = DescribeOptions;
   return table;
 }
 

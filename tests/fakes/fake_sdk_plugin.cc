@@ -2,7 +2,8 @@
 // "<method>:<what>", with a method of sdk::Backend, sdk::Device or sdk::Plan ("Compile"),
 // "construct", or a destructor
 // ("~Device"), and what = error (an sdk::Error), error_ok, bad_alloc, std, int, long, null (returns
-// a null object). Of Times also backwards, no_ops, unsorted and unknown_op: a record that is wrong.
+// a null object). Of Times also backwards, no_ops, unsorted and unknown_op, of Options also
+// no_name, no_values and twice: a record that is wrong.
 // Read at every call.
 #include <rullama/sdk/export.h>
 
@@ -137,6 +138,15 @@ class FakeBackend : public sdk::Backend {
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
     (void)Misbehave("Devices");
     return devices_;
+  }
+  [[nodiscard]] std::vector<sdk::OptionInfo> Options() const override {
+    (void)Misbehave("Options");
+    const std::string_view fault = FaultOf("Options");
+    return {{"speed", "slow, fast", "slow", "how fast it is"},
+            {fault == "no_name" ? ""
+             : fault == "twice" ? "speed"
+                                : "colour",
+             fault == "no_values" ? "" : "any", "", "what it looks like"}};
   }
   std::unique_ptr<sdk::Device> Open(uint32_t, std::span<const sdk::Option>) override {
     if (Misbehave("Open")) return nullptr;

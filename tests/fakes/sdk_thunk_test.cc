@@ -49,6 +49,7 @@ class SdkThunk : public ::testing::Test {
     const WeightDesc weight{"w", TensorType(DType::kF32, {4}), std::as_bytes(std::span(data))};
     if (method == "Devices") return drop(plugin_->Open(0, {}));
     if (method == "Open") return drop(plugin_->Open(0, {}));
+    if (method == "Options") return drop(plugin_->ListOptions());
     if (method == "QueryOps") return drop(device_->QueryOps(graph_));
     if (method == "DescribeGraph") return drop(device_->DescribeGraph(graph_));
     if (method == "LayoutWeight") return drop(device_->LayoutWeight(weight));
@@ -73,10 +74,10 @@ class SdkThunk : public ::testing::Test {
   DevicePlan plan_;
 };
 
-constexpr const char* kMethods[] = {"Devices",      "Open",         "QueryOps", "LayoutWeight",
-                                    "CreateWeight", "Write",        "Read",     "CreateBuffer",
-                                    "Compile",      "Wait",         "Execute",  "Stats",
-                                    "Times",        "DescribeGraph"};
+constexpr const char* kMethods[] = {"Devices",      "Open",          "QueryOps", "LayoutWeight",
+                                    "CreateWeight", "Write",         "Read",     "CreateBuffer",
+                                    "Compile",      "Wait",          "Execute",  "Stats",
+                                    "Times",        "DescribeGraph", "Options"};
 
 TEST_F(SdkThunk, HonestPluginWorks) {
   for (const std::string method : kMethods) EXPECT_TRUE(Call(method)) << method;
@@ -150,6 +151,30 @@ TEST_F(SdkThunk, TimesThatCannotBeAreThePluginsError) {
     ExpectError(device_->ReadTimes(*plan, graph_, [&](const OpTime&) { ++records; }),
                 "plugin.contract", {"plugin 'fake_sdk'", "plan_times", text});
     EXPECT_EQ(records, 1U) << "the one before it is right";
+  }
+}
+
+TEST_F(SdkThunk, OptionsArrive) {
+  const auto options = plugin_->ListOptions();
+  ASSERT_TRUE(options);
+  ASSERT_EQ(options->size(), 2U);
+  EXPECT_EQ(options->front().name, "speed");
+  EXPECT_EQ(options->front().values, "slow, fast");
+  EXPECT_EQ(options->front().initial, "slow");
+  EXPECT_EQ(options->front().meaning, "how fast it is");
+  EXPECT_EQ(options->back().name, "colour");
+}
+
+TEST_F(SdkThunk, OptionsThatCannotBeAreThePluginsError) {
+  const std::pair<std::string, std::string> rows[] = {
+      {"no_name", "a record without a name"},
+      {"no_values", "a record of 'colour' without values"},
+      {"twice", "a record of 'speed' a second time"}};
+  for (const auto& [fault, text] : rows) {
+    SCOPED_TRACE(fault);
+    const ScopedVariable script("RULLAMA_FAKE_SDK", "Options:" + fault);
+    ExpectError(Call("Options"), "plugin.contract",
+                {"plugin 'fake_sdk'", "options_describe", text});
   }
 }
 
