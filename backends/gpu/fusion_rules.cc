@@ -78,7 +78,7 @@ bool NormIntoExperts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const bool fits =
       IsShortRow(fusion, result) &&
       std::ranges::all_of(fusion.uses().ReadersOf(result), [&](uint32_t reader) {
-        return ExpertsFitInt8Gemv(fusion.target(), fusion.graph(), OpOf(fusion, reader));
+        return ExpertsFitByteGemv(fusion.target(), fusion.graph(), OpOf(fusion, reader));
       });
   if (fits) GiveToReaders(fusion, op);
   return fits;

@@ -7,22 +7,19 @@
 #include <string>
 
 #include "backends/gpu/plan_builder.h"
-#include "backends/gpu/product_tiles.h"
+#include "backends/gpu/product_plan.h"
 
 namespace rullama::gpu {
 
-inline constexpr uint32_t kTileResults = 64;     // of a tile of matmul
 inline constexpr uint32_t kStoredTileRows = 64;  // of an expert's tile in matmul_stored
-inline constexpr uint32_t kTileThreads = 256;    // of a workgroup of matmul_stored or sum_parts
-// Terms of a step of the kernels for matrix units, of all parts of x together.
-inline constexpr uint64_t kCoopTerms = 64;
+inline constexpr uint32_t kTileThreads = 256;  // of a workgroup of matmul_stored or sum_parts
 
 struct Product {
   ProductMode mode = ProductMode::kDense;
   const DeviceWeight* weight = nullptr;
   DeviceAddress gate = 0;    // the weights, or the gate's if the product is gated
   DeviceAddress up = 0;      // weights of up; 0: not gated
-  DeviceAddress range = 0;   // f32[2], bounds of the results of EmitGemm() on matrix units; 0: none
+  DeviceAddress range = 0;   // f32[2], bounds of results on matrix units; 0: none
   bool up_is_given = false;  // `up` is computed already: ProductOperands::extra
   rl_dim rows{};             // rows of x
   int64_t n = 0;             // output columns
@@ -39,16 +36,11 @@ struct ProductOperands {
   Operand factor{};
 };
 
-// moe_sort cuts the sorted pairs of row and expert into tiles. All pairs of a tile have one expert.
+// What moe_sort makes of the pairs of row and expert.
 struct ExpertTiles {
-  uint32_t rows = kSmallCoopTile.rows;  // of a tile
-  CoopTile tile = kSmallCoopTile;       // of products on matrix units, which have these rows
-  int64_t count = 0;                    // at most
+  ExpertTiling tiling;
   Scratch table{};
 };
-
-// Workgroup size of a GEMV that first stages its row in shared memory.
-inline constexpr uint32_t kPrologueThreads = 256;
 
 // Refuses a gated product whose weights have different types: one kernel decodes both. `up` may be
 // absent.
@@ -57,36 +49,20 @@ std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t g
 // The record of a prologue (kernels.def); none of null.
 std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue);
 
-// The facts that the choice of a GEMV depends on.
-struct GemvShape {
-  ProductMode mode;
-  const WeightShape& weight;
-  int64_t used;  // experts used by a row
-};
-// Whether matvec_dot.comp, the int8 dot product GEMV, can compute a product: it has one row, which
-// fits in shared memory. For experts the mode must be kShared, whose results it multiplies by
-// ProductOperands::extra and factor, or kSummed.
-bool FitsInt8Gemv(const Target& target, const GemvShape& product, int64_t max_rows);
-// Emits matvec_dot.comp for such a product. `prologue` may be null.
-void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-                  const Prologue* prologue);
-
 // The weight rows of a product. Stacked experts follow each other.
 Dispatch::Shares SharesOf(const Product& product);
 // Splits the weight rows of a matvec_dot.comp or matvec.comp dispatch among `groups` workgroups.
 void Divide(Dispatch& dispatch, const Target& target, uint64_t groups);
 // Whether matvec_dot.comp computes both products of a moe_ffn.
-bool ExpertsFitInt8Gemv(const Target& target, const sdk::GraphView& graph, const rl_op& op);
+bool ExpertsFitByteGemv(const Target& target, const sdk::GraphView& graph, const rl_op& op);
 
 // Emits a product of plain f32 matrices (matmul_plain); `adds`: to what y holds.
 void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds = false);
 
-// Whether products of many rows with these weights are computed on matrix units.
-bool RunsOnMatrixUnits(const Target& target, const WeightShape& shape);
-// Whether an op is a product with a constant that EmitGemm() computes on matrix units from one
+// Whether an op is a product with a constant that is computed on matrix units from one
 // piece.
 bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Target& target, const rl_op& op);
-// Whether EmitGemm() computes both products of a moe_ffn on matrix units.
+// Whether both products of a moe_ffn are computed on matrix units.
 bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Target& target, const rl_op& op);
 // The values of which a node stores f16 rows (FusedNode::half).
 struct HalfSource {
@@ -137,8 +113,16 @@ void AddParts(PlanBuilder& plan, const PartialSums& partial, const Operand& y, b
 // y = y + x, of rows of n results.
 void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& rows, int64_t n);
 
-// Emits a dense product that is not gated by the kernel for its number of rows, from all pieces of
-// the weight.
+// What experts add to the choice and emission of a product.
+struct ExpertStep {
+  bool may_take_bytes = false;  // ExpertsFitByteGemv()
+  ExpertTiles tiles{};          // of many rows
+};
+// Emits a product by the kernel that ChooseProduct() finds. Accepts one piece of the weight, and
+// experts of mode kShared or kPairs, with few rows also kWeighted, by bytes also kSummed.
+void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                const ExpertStep& experts = {});
+// Emits a dense product that is not gated from all pieces of the weight.
 void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
 // Emits the dense product y = x W from all pieces of the weight. product.n: columns of W.
 void EmitStored(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
@@ -146,10 +130,8 @@ void EmitStored(PlanBuilder& plan, const Product& product, const ProductOperands
 void EmitStoredExperts(PlanBuilder& plan, const Product& product, ProductOperands operands,
                        const ExpertTiles& tiles);
 
-// Emits a GEMV (matvec.comp). Accepts any mode but kSummed.
-void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
-// Emits a tiled GEMM. `tiles`: of experts. Accepts neither kWeighted nor kSummed.
-void EmitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
-              const ExpertTiles& tiles = {});
+// The kernels of ProductPlan: each carries out its row. EmitByteGemv is in ops_matvec_dot.cc.
+void EmitByteGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                  const ByteGemv& how, const Prologue* prologue);
 
 }  // namespace rullama::gpu

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <variant>
 
 #include "backends/gpu/matrix_product.h"
 #include "backends/gpu/op_rows.h"
@@ -10,42 +11,31 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kMatVecThreads = 128;
-// Rows of weights from which on a group of lanes takes several, so that it reads x less often:
-// with fewer there would be too few groups to hide the latency of memory.
-constexpr int64_t kManyResults = 4096;
-constexpr int64_t kVeryManyResults = 65536;
-constexpr uint64_t kMatVecChunk = 32;  // elements of a row of weights that a lane takes at a time
 // `columns` of a matvec without a prologue: a fixed value, so that pipelines are shared.
 constexpr uint32_t kAnyColumns = 4;
-// Chunks of weights a lane has under way: more would take too many registers.
-constexpr uint32_t kChunksUnderWay = 4;
 
-bool Checked(const WeightShape& shape) { return shape.columns % 32 != 0; }
-
-uint64_t RowsOf(const PlanBuilder& plan, const Product& product) {
-  return static_cast<uint64_t>(plan.Max(product.rows));
-}
-
-// Results of a row, of gated products those of both matrices.
-uint64_t ResultsOf(const Product& product) {
-  return static_cast<uint64_t>(product.n) * (product.up != 0 ? 2 : 1);
+ProductShape ShapeOf(const Product& product) {
+  return {.mode = product.mode,
+          .weight = product.weight->shape(),
+          .n = product.n,
+          .used = product.used,
+          .gated = product.up != 0};
 }
 
 // Results of a row of all products that read the rows of this one. Queries, keys and values run
 // side by side; products that follow one another count too, as none of the models has such. In
-// graphs that learn it is those of the product alone: a layer that is computed again may leave some
-// of them out, and has to give the same bytes.
-uint64_t ResultsBeside(const PlanBuilder& plan, const Product& product, const Operand& x) {
-  if (plan.Learns()) return ResultsOf(product);
+// graphs that learn none count: a layer that is computed again may leave some of them out, and has
+// to give the same bytes.
+uint64_t ResultsBeside(const PlanBuilder& plan, const Operand& x) {
   uint64_t columns = 0;
+  if (plan.Learns()) return columns;
   for (const uint32_t reader : plan.ReadersOf(x)) {
     const rl_op& op = plan.graph().op(reader);
     if (!IsMatrixUnitGemm(plan.graph(), plan.target(), op)) continue;
     const auto results = static_cast<uint64_t>(Last(plan.graph().value(op.results[0])));
     columns += results * (op.kind == RL_OP_geglu_linear ? 2 : 1);
   }
-  return std::max(columns, ResultsOf(product));
+  return columns;
 }
 
 // The f16 numbers whose sum stands for a value of x in a product on matrix units. One loses 2^-12
@@ -65,26 +55,6 @@ uint64_t PaddedToSteps(int64_t columns, uint32_t parts) {
 DeviceAddress BoundsOf(PlanBuilder& plan, float low, float high) {
   const std::array range{low, high};
   return plan.scratch().Constant(std::as_bytes(std::span(range)));
-}
-
-// Terms worth a workgroup of their own: on matrix units, and in f32.
-constexpr uint64_t kTermsOnMatrixUnits = 256, kTermsInF32 = 128;
-
-// Whether the results are plain sums of terms, which several workgroups may share.
-bool HasPlainSums(const Product& product) {
-  return product.mode == ProductMode::kDense && product.up == 0;
-}
-
-// How a product on matrix units is divided, in steps of `step_terms` terms.
-CoopDivision DivisionOf(const PlanBuilder& plan, const Product& product, const Operand& x,
-                        const ExpertTiles& experts, uint64_t step_terms) {
-  if (product.mode != ProductMode::kDense) return {experts.tile};
-  const uint64_t terms = product.weight->shape().columns;
-  return DivisionOf(plan.target(),
-                    {.rows = RowsOf(plan, product),
-                     .columns = ResultsBeside(plan, product, x),
-                     .steps = CeilDiv(terms, step_terms),
-                     .max_parts = HasPlainSums(product) ? CeilDiv(terms, kTermsOnMatrixUnits) : 1});
 }
 
 // Emits a product in `parts` parts of its terms by `emit`, which takes the operands, and adds the
@@ -111,62 +81,84 @@ void EmitInParts(PlanBuilder& plan, const Product& product, ProductOperands oper
   plan.scratch().GiveBack(partial);
 }
 
-void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
-                        const ExpertTiles& experts, uint32_t x_parts) {
+// The product of experts reads its tiles from their table.
+ProductOperands WithTiles(ProductOperands operands, const Product& product,
+                          const ExpertTiles& tiles) {
+  if (product.mode != ProductMode::kDense) operands.extra.scratch = tiles.table;
+  return operands;
+}
+
+void EmitCoopGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                  const CoopGemm& how) {
   const WeightShape& shape = product.weight->shape();
-  const CoopDivision division =
-      DivisionOf(plan, product, operands.x, experts, kCoopTerms / x_parts);
-  const CoopTile& tile = division.tile;
-  const uint64_t parts = division.parts;
+  const CoopTile& tile = how.tile;
   const HalfRows half =
-      HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), x_parts);
+      HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), MatrixUnitParts(plan));
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
-  const bool gated = product.up != 0;
-  const uint64_t columns = CeilDiv(ResultsOf(product), tile.columns);
-  const uint64_t rows = product.mode == ProductMode::kDense
-                            ? CeilDiv(RowsOf(plan, product), tile.rows)
-                            : static_cast<uint64_t>(experts.count);
-  EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
+  EmitInParts(plan, product, operands, how.parts, [&](const ProductOperands& part) {
     kernels::ProductArgs args = ProductArgsOf(plan, product, part, half.columns);
-    if (parts == 1) args.range = product.range;
+    if (how.parts == 1) args.range = product.range;
     DispatchBuilder(plan,
                     kernels::MatMulCoop{.threads = tile.threads(),
                                         .type = shape.dtype,
-                                        .glu = gated,
+                                        .glu = product.up != 0,
                                         .mode = product.mode,
                                         .tile = tile.rows,
                                         .columns = tile.columns,
                                         .subgroup_rows = tile.subgroup_rows,
                                         .subgroup_columns = tile.subgroup_columns,
-                                        .parts = x_parts},
+                                        .parts = half.parts},
                     args)
-        .Emit(columns, rows, parts);
+        .Emit(how.grid.x, how.grid.y, how.grid.z);
   });
 }
 
-// Emits a GEMM in f32 in `tiles` tiles of `tile_rows` rows.
 void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-                   uint32_t tile_rows, uint64_t tiles) {
+                   const TiledGemm& how) {
   constexpr uint32_t kRowThreads = 4;  // invocations for each row of a tile (kernels.def)
   const WeightShape& shape = product.weight->shape();
-  const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kTileResults);
-  uint64_t parts = 1;
-  if (HasPlainSums(product)) {
-    parts = WholeParts(CeilDiv(shape.columns, kMatVecChunk),
-                       PartsOfSums(plan.target(), columns * tiles, shape.columns, kTermsInF32));
-  }
-  EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
+  EmitInParts(plan, product, operands, how.parts, [&](const ProductOperands& part) {
     DispatchBuilder(plan,
-                    kernels::MatMul{.threads = kRowThreads * tile_rows,
+                    kernels::MatMul{.threads = kRowThreads * how.tile_rows,
                                     .type = shape.dtype,
                                     .glu = product.up != 0,
                                     .mode = product.mode,
-                                    .checked = Checked(shape),
-                                    .tile = tile_rows},
+                                    .checked = HasRaggedRows(shape),
+                                    .tile = how.tile_rows},
                     ProductArgsOf(plan, product, part, shape.columns))
-        .Emit(columns, tiles, parts);
+        .Emit(how.grid.x, how.grid.y, how.grid.z);
   });
+}
+
+void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+              const Gemv& how, const Prologue* prologue) {
+  const WeightShape& shape = product.weight->shape();
+  const bool staged = prologue != nullptr;
+  DispatchBuilder dispatch(
+      plan,
+      kernels::MatVec{.threads = how.threads,
+                      .type = shape.dtype,
+                      .lanes = how.lanes,
+                      .nr = how.nr,
+                      .nt = how.nt,
+                      .glu = product.up != 0       ? 1
+                             : product.up_is_given ? 2
+                                                   : 0,
+                      .mode = product.mode,
+                      .checked = HasRaggedRows(shape),
+                      .unroll = how.unroll,
+                      .staged = staged,
+                      .columns = staged ? static_cast<uint32_t>(shape.columns) : kAnyColumns},
+      ProductArgsOf(plan, product, operands, shape.columns, prologue));
+  if (how.shares) dispatch.Share(SharesOf(product));
+  dispatch.Emit(how.grid.x, how.grid.y);
+}
+
+// A prologue belongs to the product that reads its row: the only one, or the first of experts.
+const Prologue* PrologueOf(const PlanBuilder& plan, const Product& product, bool may_take_bytes) {
+  const bool first = product.mode == ProductMode::kShared && may_take_bytes;
+  return product.mode == ProductMode::kDense || first ? plan.prologue() : nullptr;
 }
 
 // A tile of matmul_plain.
@@ -208,14 +200,6 @@ bool HasVectors(const kernels::MatMulPlainArgs& args) {
   return a && b && whole(args.columns.word());
 }
 
-void EmitWhole(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
-  if (plan.Decisive(product.rows) <= kFewProductRows) {
-    EmitGemv(plan, product, operands);
-  } else {
-    EmitGemm(plan, product, operands);
-  }
-}
-
 // Each piece of the weights gives some columns of the result.
 void EmitByPieces(PlanBuilder& plan, Product product, ProductOperands operands,
                   const DeviceWeight* up) {
@@ -229,7 +213,7 @@ void EmitByPieces(PlanBuilder& plan, Product product, ProductOperands operands,
     const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
     const Scratch part = plan.scratch().Take(rows * pieces[i].rows.count * sizeof(float));
     operands.y = {.scratch = part};
-    EmitWhole(plan, product, operands);
+    EmitChosen(plan, product, operands);
     CopyColumns(plan, {.rows = product.rows,
                        .columns = product.n,
                        .from = operands.y,
@@ -260,7 +244,7 @@ void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
   } else if (epilogue.kind == EpilogueKind::kClamp) {
     product.range = BoundsOf(plan, epilogue.low, epilogue.high);
   }
-  EmitWhole(plan, product, operands);
+  EmitChosen(plan, product, operands);
 }
 
 // A weight that is no constant has no layout for products.
@@ -323,16 +307,6 @@ std::string RefuseGeGluLinear(const sdk::GraphView& graph, const rl_op& op,
 }
 
 }  // namespace
-
-// Block weights lose less in f16 than their quantisation lost, and f16 weights lose nothing. bf16
-// and f32 do not fit f16.
-bool RunsOnMatrixUnits(const Target& target, const WeightShape& shape) {
-  if (!target.can.matrix_units) return false;
-  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0;
-  // A single row is not padded to whole steps.
-  const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !Checked(shape));
-  return shape.dtype == DType::kF16 && fits;
-}
 
 kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
                                    const ProductOperands& o, uint64_t terms,
@@ -472,7 +446,7 @@ void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperand
   if (product.weight->pieces().size() > 1) {
     EmitByPieces(plan, product, operands, nullptr);
   } else {
-    EmitWhole(plan, product, operands);
+    EmitChosen(plan, product, operands);
   }
 }
 
@@ -491,7 +465,7 @@ void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds
     return CeilDiv(static_cast<uint64_t>(count), tile.rows) * CeilDiv(columns, tile.columns);
   };
   const uint64_t parts =
-      PartsOfSums(plan.target(), tiles_of(plan.Decisive(rows)), terms, kTermsInF32);
+      PartsOfSums(plan.target(), tiles_of(plan.Decisive(rows)), terms, kF32PartTerms);
   const Operand y = args.y.operand();
   const uint64_t bytes = static_cast<uint64_t>(plan.Max(rows)) * columns * sizeof(float);
   if (parts > 1) args.y = plan.scratch().Take(parts * bytes);
@@ -514,85 +488,38 @@ void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds
   plan.scratch().GiveBack(partial);
 }
 
-void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
-  const WeightShape& shape = product.weight->shape();
-  const Target& target = plan.target();
-  const bool gated = product.up != 0;
-  const int64_t rows = plan.Max(product.rows), decisive = plan.Decisive(product.rows);
+void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                const ExpertStep& experts) {
   const bool dense = product.mode == ProductMode::kDense;
-  const uint32_t halves = gated ? 2 : 1;
-  const Prologue* prologue = dense ? plan.prologue() : nullptr;
-  if (dense && FitsInt8Gemv(target, {product.mode, shape, product.used}, decisive)) {
-    EmitInt8Gemv(plan, product, operands, prologue);
-    return;
-  }
-  // Lanes that share a row: as many as find two chunks each, at most a subgroup.
-  const uint64_t chunks = CeilDiv(shape.columns, kMatVecChunk);
-  const uint32_t max_lanes = std::min(target.can.subgroups ? target.can.subgroup_size : 32U,
-                                      target.Threads(kMatVecThreads) == 1 ? 1U : 32U);
-  const auto lanes = static_cast<uint32_t>(
-      std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, max_lanes));
-  uint32_t nr = 1;
-  if (dense && decisive == 1 && !target.can.is_cpu) {
-    nr = product.n >= kVeryManyResults ? 4 / halves : product.n >= kManyResults ? 2 : 1;
-  }
-  const uint32_t nt = dense ? static_cast<uint32_t>(std::bit_ceil(
-                                  static_cast<uint64_t>(std::max<int64_t>(decisive, 1))))
-                            : 1;
-  const uint32_t threads = target.Threads(prologue != nullptr ? kPrologueThreads : kMatVecThreads);
-  const uint64_t turns = CeilDiv(chunks, lanes);
-  const uint32_t unroll = target.can.is_cpu || nt > 1
-                              ? 1
-                              : static_cast<uint32_t>(std::min<uint64_t>(
-                                    turns, std::max(kChunksUnderWay / (halves * nr), 1U)));
-  const uint32_t staged_columns =
-      prologue != nullptr ? static_cast<uint32_t>(shape.columns) : kAnyColumns;
-  DispatchBuilder dispatch(plan,
-                           kernels::MatVec{.threads = threads,
-                                           .type = shape.dtype,
-                                           .lanes = lanes,
-                                           .nr = nr,
-                                           .nt = std::min(nt, 4U),
-                                           .glu = gated                 ? 1
-                                                  : product.up_is_given ? 2
-                                                                        : 0,
-                                           .mode = product.mode,
-                                           .checked = Checked(shape),
-                                           .unroll = unroll,
-                                           .staged = prologue != nullptr,
-                                           .columns = staged_columns},
-                           ProductArgsOf(plan, product, operands, shape.columns, prologue));
-  const uint64_t per_group = threads / lanes * nr;
-  uint64_t groups = (static_cast<uint64_t>(product.n) + per_group - 1) / per_group;
-  uint64_t y = (static_cast<uint64_t>(rows) + std::min(nt, 4U) - 1) / std::min(nt, 4U);
-  if (product.mode == ProductMode::kShared || product.mode == ProductMode::kPairs) {
-    y = static_cast<uint64_t>(rows * product.used);
-  }
-  // If each workgroup costs a prologue or an entry of a list, or is one thread of a CPU, few
-  // workgroups take several turns each.
-  if (prologue != nullptr || target.prefers.fixed_groups || threads == 1) {
-    const uint64_t times = decisive == 1 && dense ? 1 : std::max<uint64_t>(y, 1);
-    groups = std::min(groups, std::max<uint64_t>(target.prefers.few_groups / times, 1));
-    if (times == 1) dispatch.Share(SharesOf(product));
-  }
-  dispatch.Emit(groups, y);
-}
-
-void EmitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
-              const ExpertTiles& tiles) {
-  const bool dense = product.mode == ProductMode::kDense;
-  if (!dense) operands.extra.scratch = tiles.table;
-  if (RunsOnMatrixUnits(plan.target(), product.weight->shape())) {
-    EmitMatrixUnitGemm(plan, product, operands, tiles, MatrixUnitParts(plan));
-    return;
-  }
-  if (dense) {
-    const uint64_t rows = RowsOf(plan, product);
-    const uint32_t tile_rows = F32TileRows(rows);
-    EmitTiledGemm(plan, product, operands, tile_rows, CeilDiv(rows, tile_rows));
-  } else {
-    EmitTiledGemm(plan, product, operands, tiles.rows, static_cast<uint64_t>(tiles.count));
-  }
+  const bool may_take_bytes = dense || experts.may_take_bytes;
+  const Prologue* prologue = PrologueOf(plan, product, may_take_bytes);
+  const bool on_units = RunsOnMatrixUnits(plan.target(), product.weight->shape());
+  const ProductStep step{.rows = plan.Max(product.rows),
+                         .decisive = plan.Decisive(product.rows),
+                         .has_prologue = prologue != nullptr,
+                         .may_take_bytes = may_take_bytes,
+                         .half_parts = MatrixUnitParts(plan),
+                         .results_beside = on_units ? ResultsBeside(plan, operands.x) : 0,
+                         .experts = experts.tiles.tiling};
+  struct Emission {
+    void operator()(const ByteGemv& how) const {
+      EmitByteGemv(plan, product, operands, how, prologue);
+    }
+    void operator()(const Gemv& how) const { EmitGemv(plan, product, operands, how, prologue); }
+    void operator()(const TiledGemm& how) const {
+      EmitTiledGemm(plan, product, WithTiles(operands, product, tiles), how);
+    }
+    void operator()(const CoopGemm& how) const {
+      EmitCoopGemm(plan, product, WithTiles(operands, product, tiles), how);
+    }
+    PlanBuilder& plan;
+    const Product& product;
+    const ProductOperands& operands;
+    const Prologue* prologue;
+    const ExpertTiles& tiles;
+  };
+  std::visit(Emission{plan, product, operands, prologue, experts.tiles},
+             ChooseProduct(ShapeOf(product), step, plan.target()));
 }
 
 const OpRow rows::kMatMul = {RL_OP_matmul, RefuseMatMul, MatMul};

@@ -130,7 +130,7 @@ void EmitStoredExperts(PlanBuilder& plan, const Product& product, ProductOperand
   operands.extra.scratch = tiles.table;
   EmitInChunks(plan, product, operands,
                {.terms = static_cast<uint64_t>(product.expert_rows),
-                .rows = static_cast<uint64_t>(tiles.count * tiles.rows),
+                .rows = static_cast<uint64_t>(tiles.tiling.count * tiles.tiling.rows),
                 .parts = 1});
 }
 

@@ -12,17 +12,13 @@ namespace {
 
 // Chunks of weights of a lane that are under way at a time.
 constexpr uint32_t kDotChunksUnderWay = 2;
-// Quads of the row that an invocation brings to shared memory at a time, at least.
-constexpr uint64_t kMinTurns = 2;
-constexpr uint64_t kQuad = 4;
-constexpr uint64_t kDotChunk = 32;  // columns
 
 // The number of lanes that share a row of weights, a power of two, if a workgroup has `share` rows.
 // It depends on how many chunks lanes take one after another, those for nothing counted as well,
 // and the end of each row like one more.
 uint64_t LanesFor(const Target& target, uint64_t share, uint64_t columns, uint64_t threads) {
   constexpr uint64_t kMinLanes = 8;  // that read a block of 256 together
-  const uint64_t chunks = columns / kDotChunk;
+  const uint64_t chunks = columns / kProductChunk;
   const uint64_t max_lanes =
       std::min<uint64_t>(target.can.subgroups ? target.can.subgroup_size : 32, 32);
   const uint64_t least =
@@ -59,31 +55,6 @@ uint64_t SideBySide(ProductMode mode, int64_t used) {
   return mode == ProductMode::kSummed ? static_cast<uint64_t>(used) : 1;
 }
 
-// The number of columns of the row that a product stages.
-uint64_t ColumnsOf(const GemvShape& product) {
-  return product.weight.columns * SideBySide(product.mode, product.used);
-}
-uint64_t ColumnsOf(const Product& product) {
-  return ColumnsOf({product.mode, product.weight->shape(), product.used});
-}
-
-// Rows of x of this width that fit in shared memory at the same time, as matvec_dot.comp stages
-// them (kRuns), beside what its reductions take.
-uint64_t StagedRows(const Target& target, uint64_t columns) {
-  constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
-  const uint64_t places = CeilDiv(columns, kPlaces) * kPlaces;
-  const uint64_t row = places * kBytes + places / kRun * kScaleBytes;
-  return target.can.shared_bytes < kOtherBytes ? 0 : (target.can.shared_bytes - kOtherBytes) / row;
-}
-
-// Rows of x of a workgroup: several share the decoded weights, but each takes registers.
-uint64_t OwnRows(const Target& target, const Product& product, uint64_t rows) {
-  constexpr uint64_t kMaxOwnRows = 4;
-  if (product.mode != ProductMode::kDense) return 1;  // each row has experts of its own
-  return std::clamp<uint64_t>(std::min(rows, StagedRows(target, ColumnsOf(product))), 1,
-                              kMaxOwnRows);
-}
-
 ExpertLayout ExpertsOf(ProductMode mode) {
   if (mode == ProductMode::kDense) return ExpertLayout::kNoExperts;
   return mode == ProductMode::kShared ? ExpertLayout::kStacked : ExpertLayout::kSideBySide;
@@ -110,7 +81,7 @@ Dispatch::Shares SharesOf(const Product& product) {
   return {.rows = static_cast<uint64_t>(is_stacked ? product.n * product.used : product.n),
           .bytes = product.weight->shape().stride * SideBySide(product.mode, product.used) *
                    (product.up != 0 ? 2 : 1),
-          .columns = ColumnsOf(product)};
+          .columns = StagedColumns(product.mode, product.weight->shape(), product.used)};
 }
 
 void Divide(Dispatch& dispatch, const Target& target, uint64_t groups) {
@@ -121,65 +92,48 @@ void Divide(Dispatch& dispatch, const Target& target, uint64_t groups) {
   std::memcpy(dispatch.push.data() + dispatch.shares.offset, &division, sizeof(division));
 }
 
-bool FitsInt8Gemv(const Target& target, const GemvShape& product, int64_t max_rows) {
-  const WeightShape& shape = product.weight;
-  const bool is_known =
-      product.mode == ProductMode::kDense ||
-      ((product.mode == ProductMode::kShared || product.mode == ProductMode::kSummed) &&
-       product.used <= target.can.subgroup_size);
-  return target.can.integer_dot && is_known && max_rows == 1 && IsBlockType(shape.dtype) &&
-         shape.columns % 32 == 0 && StagedRows(target, ColumnsOf(product)) > 0;
-}
-
-void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-                  const Prologue* prologue) {
+void EmitByteGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                  const ByteGemv& how, const Prologue* prologue) {
   const WeightShape& shape = product.weight->shape();
   const Target& target = plan.target();
-  const uint32_t threads = target.Threads(kPrologueThreads);
-  const uint64_t columns = ColumnsOf(product);
-  const uint64_t turns =
-      std::max(kMinTurns, prologue == nullptr ? 0 : CeilDiv(columns, kQuad * threads));
-  const bool together = target.quirks.skipped_loops_pass_barriers && target.prefers.fixed_groups;
   const bool is_stacked = product.mode == ProductMode::kShared;
   Dispatch::Shares shares = SharesOf(product);
   shares.offset = offsetof(kernels::MatVecDotLayout, lanes);
-  const uint64_t groups = std::clamp<uint64_t>(target.prefers.few_groups, 1, shares.rows);
-  const Division division = DivisionOf(target, shares, groups, threads);
-  const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
-  const uint64_t own_rows = OwnRows(target, product, rows);
-  DispatchBuilder(plan,
-                  kernels::MatVecDot{.threads = threads,
-                                     .type = shape.dtype,
-                                     .halves = product.up != 0 ? 2 : 1,
-                                     .unroll = kDotChunksUnderWay,
-                                     .turns = turns,
-                                     .together = together,
-                                     .experts = ExpertsOf(product.mode),
-                                     .own_rows = own_rows,
-                                     .one_row = HasOneRow(plan.graph(), target),
-                                     .max_columns = columns},
-                  {.x = operands.x,
-                   .weight = product.gate,
-                   .weight2 = product.up,
-                   .extra = operands.extra,
-                   .y = operands.y,
-                   .experts = operands.experts,
-                   .factor = operands.factor,
-                   .rows = product.rows,
-                   .n = shares.rows,
-                   .k = columns,
-                   .stride = shape.stride,
-                   .lanes = division.lanes,
-                   .share = division.share,
-                   .remainder = division.remainder,
-                   .used = product.used,
-                   .count = product.expert_count,
-                   .expert_rows = product.expert_rows,
-                   .span = is_stacked ? product.n : static_cast<int64_t>(shape.columns / kDotChunk),
-                   .op = plan.op_index() + 1,
-                   .prologue = PrologueRecord(prologue)})
+  const Division division = DivisionOf(target, shares, how.grid.x, how.threads);
+  DispatchBuilder(
+      plan,
+      kernels::MatVecDot{.threads = how.threads,
+                         .type = shape.dtype,
+                         .halves = product.up != 0 ? 2 : 1,
+                         .unroll = kDotChunksUnderWay,
+                         .turns = how.turns,
+                         .together = how.together,
+                         .experts = ExpertsOf(product.mode),
+                         .own_rows = how.own_rows,
+                         .one_row = HasOneRow(plan.graph(), target),
+                         .max_columns = shares.columns},
+      {.x = operands.x,
+       .weight = product.gate,
+       .weight2 = product.up,
+       .extra = operands.extra,
+       .y = operands.y,
+       .experts = operands.experts,
+       .factor = operands.factor,
+       .rows = product.rows,
+       .n = shares.rows,
+       .k = shares.columns,
+       .stride = shape.stride,
+       .lanes = division.lanes,
+       .share = division.share,
+       .remainder = division.remainder,
+       .used = product.used,
+       .count = product.expert_count,
+       .expert_rows = product.expert_rows,
+       .span = is_stacked ? product.n : static_cast<int64_t>(shape.columns / kProductChunk),
+       .op = plan.op_index() + 1,
+       .prologue = PrologueRecord(prologue)})
       .Share(shares)
-      .Emit(groups, CeilDiv(rows, own_rows));
+      .Emit(how.grid.x, how.grid.y);
 }
 
 }  // namespace rullama::gpu

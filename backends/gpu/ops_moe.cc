@@ -20,11 +20,11 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, uint
   const rl_value& value = plan.graph().value(experts);
   const int64_t used = Last(value);
   const int64_t pairs = plan.MaxRows(value) * used;
-  ExpertTiles tiles{.rows = rows};
   // Each expert may leave one tile that is not full.
-  tiles.count = pairs / rows + std::min(expert_count, pairs);
-  tiles.table = plan.scratch().New(static_cast<uint64_t>(2 + tiles.count + tiles.count * rows) *
-                                   sizeof(uint32_t));
+  const int64_t count = pairs / rows + std::min(expert_count, pairs);
+  ExpertTiles tiles{.tiling = {.rows = rows, .count = static_cast<uint64_t>(count)}};
+  tiles.table =
+      plan.scratch().New(static_cast<uint64_t>(2 + count + count * rows) * sizeof(uint32_t));
   const uint32_t threads = std::min(plan.target().prefers.wide, kMaxCounters);
   DispatchBuilder(plan, kernels::MoeSort{.threads = threads, .tile = rows},
                   {.experts = experts,
@@ -32,7 +32,7 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, uint
                    .rows = value.dims[0],
                    .used = used,
                    .count = expert_count,
-                   .tiles = tiles.count,
+                   .tiles = count,
                    .op = plan.op_index() + 1})
       .Emit(1);
   return tiles;
@@ -56,7 +56,7 @@ ExpertTiles SortFor(PlanBuilder& plan, uint32_t experts,
                             ? ExpertTileOf(pairs, static_cast<uint64_t>(count))
                             : kSmallCoopTile;
   ExpertTiles tiles = Sort(plan, experts, count, tile.rows);
-  tiles.tile = tile;
+  tiles.tiling.tile = tile;
   return tiles;
 }
 
@@ -103,10 +103,10 @@ void GroupedMatMul(PlanBuilder& plan) {
     return;
   }
   if (HasFewRows(plan, experts)) {
-    EmitGemv(plan, product, values);
+    EmitChosen(plan, product, values);
     return;
   }
-  EmitGemm(plan, product, values, SortFor(plan, experts, {&product}));
+  EmitChosen(plan, product, values, {.tiles = SortFor(plan, experts, {&product})});
 }
 
 // The products of the experts: the gated one, and the one that reads its result.
@@ -143,31 +143,31 @@ void MoeFfn(PlanBuilder& plan) {
   up.y.scratch = down.x.scratch = hidden;
   const Operand weights{.value = plan.InputIndex(MoeFfn::weights)};
   const Operand factor{.value = plan.InputIndex(MoeFfn::expert_scale)};
-  if (ExpertsFitInt8Gemv(plan.target(), plan.graph(), plan.op())) {
+  if (ExpertsFitByteGemv(plan.target(), plan.graph(), plan.op())) {
     up.extra = weights;
     up.factor = factor;
-    EmitInt8Gemv(plan, first, up, plan.prologue());
+    EmitChosen(plan, first, up, {.may_take_bytes = true});
     second.mode = ProductMode::kSummed;
     down.y.value = plan.ResultIndex();
-    EmitInt8Gemv(plan, second, down, nullptr);
+    EmitChosen(plan, second, down, {.may_take_bytes = true});
     plan.scratch().GiveBack(hidden);
     return;
   }
   if (HasFewRows(plan, experts)) {
-    EmitGemv(plan, first, up);
+    EmitChosen(plan, first, up);
     second.mode = ProductMode::kWeighted;
     down.extra = weights;
     down.factor = factor;
     down.y.value = plan.ResultIndex();
-    EmitGemv(plan, second, down);
+    EmitChosen(plan, second, down);
     plan.scratch().GiveBack(hidden);
     return;
   }
   const ExpertTiles tiles = SortFor(plan, experts, {&first, &second});
   const Scratch terms = plan.scratch().Take(floats(second.n));
   down.y.scratch = terms;
-  EmitGemm(plan, first, up, tiles);
-  EmitGemm(plan, second, down, tiles);
+  EmitChosen(plan, first, up, {.tiles = tiles});
+  EmitChosen(plan, second, down, {.tiles = tiles});
   plan.scratch().GiveBack(hidden);
   const rl_value& y = plan.Result();
   DispatchBuilder(plan, kernels::MoeCombine{.threads = kMoeThreads},
@@ -205,13 +205,13 @@ std::string RefuseMoeFfn(const sdk::GraphView& graph, const rl_op& op, const Dev
 
 }  // namespace
 
-bool ExpertsFitInt8Gemv(const Target& target, const sdk::GraphView& graph, const rl_op& op) {
+bool ExpertsFitByteGemv(const Target& target, const sdk::GraphView& graph, const rl_op& op) {
   const rl_value& experts = graph.value(op.inputs[operands::MoeFfn::experts]);
   const WeightShape first = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::gate_weight]));
   const WeightShape second = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::down_weight]));
   const int64_t rows = DecisiveRows(graph, target, experts);
-  return FitsInt8Gemv(target, {ProductMode::kShared, first, Last(experts)}, rows) &&
-         FitsInt8Gemv(target, {ProductMode::kSummed, second, Last(experts)}, rows);
+  return FitsByteGemv(target, ProductMode::kShared, first, Last(experts), rows) &&
+         FitsByteGemv(target, ProductMode::kSummed, second, Last(experts), rows);
 }
 
 const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseGroupedMatMul, GroupedMatMul};

@@ -30,7 +30,7 @@ bool IsWorthOneDispatch(const gpu::Target& target, const sdk::GraphView& graph) 
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     if (op.kind == RL_OP_grouped_matmul) return false;
-    if (op.kind == RL_OP_moe_ffn && !gpu::ExpertsFitInt8Gemv(target, graph, op)) return false;
+    if (op.kind == RL_OP_moe_ffn && !gpu::ExpertsFitByteGemv(target, graph, op)) return false;
   }
   return true;
 }

@@ -1,0 +1,212 @@
+#include "backends/gpu/product_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <initializer_list>
+#include <utility>
+
+namespace rullama::gpu {
+namespace {
+
+constexpr uint32_t kGemvThreads = 128;
+// Terms worth a workgroup of their own on matrix units.
+constexpr uint64_t kMatrixUnitPartTerms = 256;
+
+// Rows of x of this width that fit in shared memory at the same time, as matvec_dot stages them
+// (kRuns), beside what its reductions take.
+uint64_t StagedRows(const Target& target, uint64_t columns) {
+  constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
+  const uint64_t places = CeilDiv(columns, kPlaces) * kPlaces;
+  const uint64_t row = places * kBytes + places / kRun * kScaleBytes;
+  return target.can.shared_bytes < kOtherBytes ? 0 : (target.can.shared_bytes - kOtherBytes) / row;
+}
+
+// Rows of x of a workgroup: several share the decoded weights, but each takes registers.
+uint64_t OwnRows(const Target& target, const ProductShape& shape, uint64_t rows) {
+  constexpr uint64_t kMaxOwnRows = 4;
+  if (!shape.dense()) return 1;  // each row has experts of its own
+  const uint64_t columns = StagedColumns(shape.mode, shape.weight, shape.used);
+  return std::clamp<uint64_t>(std::min(rows, StagedRows(target, columns)), 1, kMaxOwnRows);
+}
+
+ByteGemv ByteGemvOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
+  // Quads of the row that an invocation brings to shared memory at a time, at least.
+  constexpr uint64_t kMinTurns = 2, kQuad = 4;
+  const uint32_t threads = target.Threads(kPrologueThreads);
+  const uint64_t columns = StagedColumns(shape.mode, shape.weight, shape.used);
+  const bool is_stacked = shape.mode == ProductMode::kShared;
+  const auto weight_rows = static_cast<uint64_t>(is_stacked ? shape.n * shape.used : shape.n);
+  const auto rows = static_cast<uint64_t>(step.rows);
+  const uint64_t own_rows = OwnRows(target, shape, rows);
+  return {.threads = threads,
+          .turns = std::max(kMinTurns, step.has_prologue ? CeilDiv(columns, kQuad * threads) : 0),
+          .own_rows = own_rows,
+          .together = target.quirks.skipped_loops_pass_barriers && target.prefers.fixed_groups,
+          .grid = {std::clamp<uint64_t>(target.prefers.few_groups, 1, weight_rows),
+                   CeilDiv(rows, own_rows)}};
+}
+
+// Rows of weights of a group of lanes: several, so that it reads x less often, where enough groups
+// are left to hide the latency of memory.
+uint32_t RowsOfLanes(const ProductShape& shape, const ProductStep& step, const Target& target) {
+  constexpr int64_t kManyResults = 4096, kVeryManyResults = 65536;
+  if (!shape.dense() || step.decisive != 1 || target.can.is_cpu) return 1;
+  if (shape.n >= kVeryManyResults) return shape.gated ? 2 : 4;
+  return shape.n >= kManyResults ? 2 : 1;
+}
+
+Gemv GemvOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
+  // Chunks of weights a lane has under way: more would take too many registers.
+  constexpr uint32_t kChunksUnderWay = 4, kMaxLanes = 32, kMaxOwnRows = 4;
+  Gemv plan{};
+  plan.threads = target.Threads(step.has_prologue ? kPrologueThreads : kGemvThreads);
+  // Lanes that share a row: as many as find two chunks each, at most a subgroup.
+  const uint64_t chunks = CeilDiv(shape.weight.columns, kProductChunk);
+  const uint32_t max_lanes = std::min(target.can.subgroups ? target.can.subgroup_size : kMaxLanes,
+                                      target.Threads(kGemvThreads) == 1 ? 1U : kMaxLanes);
+  plan.lanes = static_cast<uint32_t>(
+      std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, max_lanes));
+  plan.nr = RowsOfLanes(shape, step, target);
+  const auto decisive = static_cast<uint64_t>(std::max<int64_t>(step.decisive, 1));
+  const uint64_t rows_together = shape.dense() ? std::bit_ceil(decisive) : 1;
+  plan.nt = static_cast<uint32_t>(std::min<uint64_t>(rows_together, kMaxOwnRows));
+  const uint32_t halves = shape.gated ? 2 : 1;
+  const uint64_t under_way = std::max(kChunksUnderWay / (halves * plan.nr), 1U);
+  plan.unroll = target.can.is_cpu || rows_together > 1
+                    ? 1
+                    : static_cast<uint32_t>(std::min(CeilDiv(chunks, plan.lanes), under_way));
+  plan.grid.x =
+      CeilDiv(static_cast<uint64_t>(shape.n), uint64_t{plan.threads / plan.lanes} * plan.nr);
+  plan.grid.y = CeilDiv(static_cast<uint64_t>(step.rows), plan.nt);
+  if (shape.mode == ProductMode::kShared || shape.mode == ProductMode::kPairs) {
+    plan.grid.y = static_cast<uint64_t>(step.rows * shape.used);
+  }
+  // If each workgroup costs a prologue or an entry of a list, or is one thread of a CPU, few
+  // workgroups take several turns each.
+  if (step.has_prologue || target.prefers.fixed_groups || plan.threads == 1) {
+    const bool one_row = step.decisive == 1 && shape.dense();
+    const uint64_t times = one_row ? 1 : std::max<uint64_t>(plan.grid.y, 1);
+    plan.shares = times == 1;
+    plan.grid.x = std::min(plan.grid.x, std::max<uint64_t>(target.prefers.few_groups / times, 1));
+  }
+  return plan;
+}
+
+TiledGemm TiledGemmOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
+  const auto rows = static_cast<uint64_t>(step.rows);
+  const uint32_t tile_rows = shape.dense() ? F32TileRows(rows) : step.experts.rows;
+  const uint64_t tiles = shape.dense() ? CeilDiv(rows, tile_rows) : step.experts.count;
+  const uint64_t columns = CeilDiv(static_cast<uint64_t>(shape.n), kTileResults);
+  uint64_t parts = 1;
+  if (shape.has_plain_sums()) {
+    parts = WholeParts(CeilDiv(shape.weight.columns, kProductChunk),
+                       PartsOfSums(target, columns * tiles, shape.weight.columns, kF32PartTerms));
+  }
+  return {.tile_rows = tile_rows, .parts = parts, .grid = {columns, tiles, parts}};
+}
+
+CoopGemm CoopGemmOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
+  const auto rows = static_cast<uint64_t>(step.rows);
+  CoopDivision division{step.experts.tile};
+  if (shape.dense()) {
+    const uint64_t terms = shape.weight.columns;
+    division = DivisionOf(
+        target, {.rows = rows,
+                 .columns = std::max(step.results_beside, shape.results()),
+                 .steps = CeilDiv(terms, kCoopTerms / step.half_parts),
+                 .max_parts = shape.has_plain_sums() ? CeilDiv(terms, kMatrixUnitPartTerms) : 1});
+  }
+  const CoopTile& tile = division.tile;
+  return {.tile = tile,
+          .parts = division.parts,
+          .grid = {CeilDiv(shape.results(), tile.columns),
+                   shape.dense() ? CeilDiv(rows, tile.rows) : step.experts.count, division.parts}};
+}
+
+std::string Numbers(std::initializer_list<std::pair<const char*, uint64_t>> numbers) {
+  std::string text;
+  for (const auto& [name, value] : numbers) {
+    text += ' ' + std::string(name) + '=' + std::to_string(value);
+  }
+  return text;
+}
+
+std::string ToText(const Grid& grid) {
+  return " grid=" + std::to_string(grid.x) + 'x' + std::to_string(grid.y) + 'x' +
+         std::to_string(grid.z);
+}
+
+std::string TextOf(const ByteGemv& plan) {
+  return "matvec_dot" +
+         Numbers({{"threads", plan.threads},
+                  {"turns", plan.turns},
+                  {"own_rows", plan.own_rows},
+                  {"together", plan.together ? 1 : 0}}) +
+         ToText(plan.grid);
+}
+std::string TextOf(const Gemv& plan) {
+  return "matvec" +
+         Numbers({{"threads", plan.threads},
+                  {"lanes", plan.lanes},
+                  {"nr", plan.nr},
+                  {"nt", plan.nt},
+                  {"unroll", plan.unroll},
+                  {"shares", plan.shares ? 1 : 0}}) +
+         ToText(plan.grid);
+}
+std::string TextOf(const TiledGemm& plan) {
+  return "matmul" + Numbers({{"tile", plan.tile_rows}, {"parts", plan.parts}}) + ToText(plan.grid);
+}
+std::string TextOf(const CoopGemm& plan) {
+  return "matmul_coop" +
+         Numbers({{"rows", plan.tile.rows},
+                  {"columns", plan.tile.columns},
+                  {"subgroup_rows", plan.tile.subgroup_rows},
+                  {"subgroup_columns", plan.tile.subgroup_columns},
+                  {"parts", plan.parts}}) +
+         ToText(plan.grid);
+}
+
+}  // namespace
+
+ProductPlan ChooseProduct(const ProductShape& shape, const ProductStep& step,
+                          const Target& target) {
+  if (step.decisive > kFewProductRows) {
+    if (RunsOnMatrixUnits(target, shape.weight)) return CoopGemmOf(shape, step, target);
+    return TiledGemmOf(shape, step, target);
+  }
+  if (step.may_take_bytes &&
+      FitsByteGemv(target, shape.mode, shape.weight, shape.used, step.decisive)) {
+    return ByteGemvOf(shape, step, target);
+  }
+  return GemvOf(shape, step, target);
+}
+
+std::string ToText(const ProductPlan& plan) {
+  return std::visit([](const auto& kernel) { return TextOf(kernel); }, plan);
+}
+
+// Block weights lose less in f16 than their quantisation lost, and f16 weights lose nothing. bf16
+// and f32 do not fit f16.
+bool RunsOnMatrixUnits(const Target& target, const WeightShape& shape) {
+  if (!target.can.matrix_units) return false;
+  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0;
+  // A single row is not padded to whole steps.
+  const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !HasRaggedRows(shape));
+  return shape.dtype == DType::kF16 && fits;
+}
+
+uint64_t StagedColumns(ProductMode mode, const WeightShape& weight, int64_t used) {
+  return weight.columns * (mode == ProductMode::kSummed ? static_cast<uint64_t>(used) : 1);
+}
+
+bool FitsByteGemv(const Target& target, ProductMode mode, const WeightShape& weight, int64_t used,
+                  int64_t decisive) {
+  const bool is_known = mode == ProductMode::kDense ||
+                        ((mode == ProductMode::kShared || mode == ProductMode::kSummed) &&
+                         used <= target.can.subgroup_size);
+  return target.can.integer_dot && is_known && decisive == 1 && IsBlockType(weight.dtype) &&
+         !HasRaggedRows(weight) && StagedRows(target, StagedColumns(mode, weight, used)) > 0;
+}
+
+}  // namespace rullama::gpu
