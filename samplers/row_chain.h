@@ -6,7 +6,8 @@
 // top_k, typical_p, top_p, min_p, temperature and a draw. A row's token depends only on its own
 // logits, settings, seed, stream and position, so text does not change with slot, batch or chunk
 // size. What is neutral for a row leaves its logits as they are, bit by bit, so that the kind of
-// chain, which all rows of a step share, does not matter.
+// chain, which all rows of a step share, does not matter: a step takes the cheapest kind that all
+// of its rows allow. Log-probabilities are further outputs (docs/adr/0011).
 //
 // Every kind keeps the tokens of each slot (state kSamplerHistory), so that a slot may come to a
 // kind with penalties at any time.

@@ -5,6 +5,16 @@
 // (automaton.h) runs a grammar.
 //
 // Thread safety: a Grammar is immutable; a GrammarBuilder belongs to one thread.
+//
+// The folder, from a schema to the mask of the next token:
+//  - SchemaCompiler makes rules of schemas: schema_node.h reads one schema object, flat_schema.h
+//    says what several demand together, text_rules.h, number_rules.h, pattern.h and plain_text.h
+//    write values. The families of models add what else belongs to an answer, such as tool calls.
+//  - Automaton runs the grammar. Every state knows the least number of bytes to a valid end, so
+//    that near the limit of tokens the masks keep only tokens that leave room for it.
+//  - MaskTable (matcher.h) walks the TokenTrie from a configuration. Where all characters of a set
+//    lead back to it (character_loops.h), tokens of such characters are allowed without a walk.
+//  - Matcher follows one answer.
 #pragma once
 
 #include <array>

@@ -9,6 +9,10 @@
 // GgufFile keeps views valid. Thread safety: immutable after Open; any thread may read. Errors:
 // kind kModelFile with ids gguf.* unless stated otherwise; each says what was found, what was
 // expected and what to do.
+//
+// The folder: gguf_writer.h writes such files through atomic_file.h, as every command does;
+// dequantize.h decodes their block types with the decoders of the SDK, which plugins use as well;
+// quantize.h encodes the common ones.
 #pragma once
 
 #include <rullama/sdk/dtype.h>

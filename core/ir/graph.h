@@ -1,6 +1,19 @@
 // The graph: a flat list of ops in topological order over a flat list of values. Plain data; passes
 // take a graph and return another. Not thread-safe while being changed; a const Graph may be
 // shared.
+//
+// A value has a type, a lifetime (input, constant, state, transient) and a stable name such as
+// "blk.12.attn.q". How much is in the cache is data (the inputs pos, slot, past), never a shape, so
+// a plan is compiled once per size of step (docs/adr/0002). A composite op has a decomposition into
+// primitives: a backend takes the composites it is good at and refuses the others (docs/adr/0003).
+//
+// The folder: types.h has shapes; builder.h builds graphs; infer.h refuses wrong use of an op and
+// verify.h checks whole graphs; text.h prints and parses them, dot.h draws them; op_cost.h counts
+// their work. All of it rests on core/abi/ops.def, one row per op with its operands, their row
+// rules and roles, attributes, traits and documentation. The table generates kinds and attributes
+// on both sides of the ABI, descriptors (ops.h), op structs (op_structs.h), operand positions
+// (core/sdk/operands.h), docs/ops.md, and the tables of inference functions, reference kernels and
+// decompositions, in which a missing entry does not link.
 #pragma once
 
 #include <cstdint>

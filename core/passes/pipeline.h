@@ -2,6 +2,11 @@
 // differentiate (of a training graph), placement (which decomposes what devices refuse), schedule,
 // partition, memory plan. With RULLAMA_VERIFY_PASSES the verifier runs after each. Pure except for
 // the queries and dumps that it calls; thread-safe if those are.
+//
+// The folder: one pass per file, and graph_rewriter.h, which passes that rewrite ops share. adapt.h
+// is a pass on finished graphs that runs before all others. Where several devices share a model
+// (docs/adr/0016), layers.h finds the layer of each op and the places where the graph can be cut,
+// and layer_split.h divides the layers.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,11 @@
 //
 // Thread safety: used by one thread at a time. Ownership: plugins are shared with the devices
 // opened from them.
+//
+// The folder, from a file to a device: elf_file.h checks that the file is complete, loader.h opens
+// it, handshake.h exchanges the tables, device.h checks every answer of the plugin, so that the
+// rest of the core can rely on it. graph_flatten.h turns a Graph into the arrays of the ABI,
+// call_watch.h reports calls that take too long.
 #pragma once
 
 #include <filesystem>

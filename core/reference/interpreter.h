@@ -1,5 +1,6 @@
-// Runs a whole graph in float64. Values can be read by name after a step, so that layers of a
-// backend can be compared with the reference.
+// Runs a whole graph in float64, op by op, on the dequantised weights: the oracle that backends are
+// tested against, slow and plain on purpose. Values can be read by name after a step, so that
+// layers of a backend can be compared with the reference.
 //
 // Ownership: owns its graph, inputs and states. Packed constants and bound state memory are
 // borrowed and must outlive it. Not thread-safe.

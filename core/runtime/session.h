@@ -13,6 +13,13 @@
 // lanes runs a step in each, at the same time, on a thread for each device (step_pipeline.h). The
 // steps share plans and buffers and belong to different slots. Start() begins one, Finish() waits
 // for it. All other functions that need a device wait for the steps in flight first.
+//
+// The folder: bound_plan.h is a graph compiled for one bucket; device_resources.h and kept_inputs.h
+// own what plans share; memory_need.h refuses a model that is too large before its weights are
+// copied; device_program.h runs the passes. weights.h finds the bytes of constants.
+// sequence_feeder.h runs prompts, soft_rows.h sets the inputs of pictures and sounds. For
+// snapshots slot_states.h knows how the states of slots are laid out and slot_log.h what each slot
+// still holds; snapshot_file.h stores them.
 #pragma once
 
 #include <algorithm>

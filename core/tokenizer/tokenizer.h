@@ -4,6 +4,9 @@
 //
 // Ownership: borrows the bytes of the vocabulary's tokens (see vocabulary.h).
 // Thread safety: immutable after Build; any number of threads may encode and decode at once.
+//
+// The folder: vocabulary_from_gguf.h reads the tables of a model file, detokenizer.h turns ids back
+// into text. Markers in text that users supply stay text (TextSegment::parse_special).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// docs/architecture.md says which component includes which; the sources agree.
+// Tests that components include only what tests/docs/includes.txt lists, without cycles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +6,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace rullama {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kList = "tests/docs/includes.txt";
 
 using Includes = std::map<std::string, std::set<std::string>>;
 
@@ -59,35 +62,39 @@ Includes IncludesOfSources() {
   return includes;
 }
 
-Includes IncludesOfPage() {
-  static const std::regex kRow("\n\\| `([a-z0-9_/]+)` \\| ((?:`[a-z0-9_/]+`(?:, )?)+) \\|");
-  static const std::regex kName("`([a-z0-9_/]+)`");
-  const std::string page = ReadText(SourceDirectory() / "docs/architecture.md");
-  const size_t begin = page.find("## What may include what");
-  EXPECT_NE(begin, std::string::npos);
-  const std::string section = page.substr(begin, page.find("\n## ", begin + 1) - begin);
+// The lines "component: a, b" of tests/docs/includes.txt.
+Includes ListedIncludes() {
+  static const std::regex kLine("([a-z0-9_/]+): ([a-z0-9_/]+(?:, [a-z0-9_/]+)*)");
+  static const std::regex kName("[a-z0-9_/]+");
   Includes includes;
-  std::smatch row;
-  for (auto at = section.begin(); std::regex_search(at, section.end(), row, kRow);) {
-    const std::string list = row[2];
-    for (std::sregex_iterator name(list.begin(), list.end(), kName), end; name != end; ++name) {
-      includes[row[1]].insert((*name)[1]);
+  std::istringstream list(ReadText(SourceDirectory() / kList));
+  for (std::string line; std::getline(list, line);) {
+    if (line.starts_with("#")) continue;
+    std::smatch row;
+    const bool matches = std::regex_match(line, row, kLine);
+    EXPECT_TRUE(matches) << kList << ": expected 'component: a, b', found '" << line << "'";
+    if (!matches) continue;
+    const std::string names = row[2];
+    EXPECT_FALSE(includes.contains(row[1])) << kList << " has two lines for " << row[1];
+    for (std::sregex_iterator name(names.begin(), names.end(), kName), end; name != end; ++name) {
+      includes[row[1]].insert(name->str());
     }
-    at = row[0].second;
   }
   return includes;
 }
 
-TEST(Architecture, SaysWhatIncludesWhat) {
-  const Includes page = IncludesOfPage();
+TEST(Architecture, ComponentsIncludeWhatIsListed) {
+  const Includes listed = ListedIncludes();
   const Includes sources = IncludesOfSources();
   EXPECT_GT(sources.size(), 15u);
   for (const auto& [from, to] : sources) {
-    const auto row = page.find(from);
-    ASSERT_NE(row, page.end()) << "docs/architecture.md has no row for " << from;
-    EXPECT_EQ(row->second, to) << from;
+    const auto row = listed.find(from);
+    ASSERT_NE(row, listed.end()) << kList << " has no line for " << from;
+    EXPECT_EQ(row->second, to) << kList << ", line of " << from;
   }
-  for (const auto& [from, to] : page) EXPECT_TRUE(sources.contains(from)) << from;
+  for (const auto& [from, to] : listed) {
+    EXPECT_TRUE(sources.contains(from)) << kList << ": " << from << " includes nothing";
+  }
 }
 
 // The components on a way from `component` back to itself, or nothing. `done`: those with no such

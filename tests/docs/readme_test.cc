@@ -120,15 +120,25 @@ TEST(Documents, TheIndexNamesEachPage) {
   }
 }
 
-TEST(Documents, LinksLeadSomewhere) {
+// The pages of the root, of docs/ and of the folders of components.
+std::vector<fs::path> Pages() {
   std::vector<fs::path> pages;
-  for (const auto& entry : fs::directory_iterator(SourceDirectory())) pages.push_back(entry.path());
-  for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / "docs")) {
-    pages.push_back(entry.path());
+  const auto add = [&pages](const fs::path& file) {
+    if (file.extension() == ".md") pages.push_back(file);
+  };
+  for (const auto& entry : fs::directory_iterator(SourceDirectory())) add(entry.path());
+  for (const char* folder : {"docs", "core", "media", "models", "samplers", "engine", "server",
+                             "cli", "python", "backends", "conformance"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
+      add(entry.path());
+    }
   }
+  return pages;
+}
+
+TEST(Documents, LinksLeadSomewhere) {
   int links = 0;
-  for (const fs::path& page : pages) {
-    if (page.extension() != ".md") continue;
+  for (const fs::path& page : Pages()) {
     for (const std::string& link :
          Matches(ReadText(page), R"re(\]\(([^)#:\s]+)(?:#[^)\s]*)?\))re")) {
       EXPECT_TRUE(fs::exists(page.parent_path() / link)) << page << ": " << link;
@@ -141,14 +151,8 @@ TEST(Documents, LinksLeadSomewhere) {
 // Paths in backticks, such as `core/abi/ops.def`, of any page; `core/passes/decompose` may stand
 // for a header or source of that name. Words in capitals are placeholders.
 TEST(Documents, PathsInBackticksExist) {
-  std::vector<fs::path> pages;
-  for (const auto& entry : fs::directory_iterator(SourceDirectory())) pages.push_back(entry.path());
-  for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / "docs")) {
-    pages.push_back(entry.path());
-  }
   int paths = 0;
-  for (const fs::path& page : pages) {
-    if (page.extension() != ".md") continue;
+  for (const fs::path& page : Pages()) {
     for (const std::string& path :
          Matches(ReadText(page),
                  "`((?:core|media|models|samplers|engine|backends|cli|conformance|"
