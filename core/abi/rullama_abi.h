@@ -326,7 +326,7 @@ typedef struct rl_plan_stats {
   uint64_t allocations;     /* host or device memory obtained */
   uint64_t recordings;      /* command buffers recorded */
   uint64_t dispatches;      /* kernels or phases started */
-  uint64_t workspace_bytes; /* memory the plan holds beside the arena */
+  uint64_t workspace_bytes; /* memory the plan holds in addition to the arena */
 } rl_plan_stats;
 
 /* Since 1.5. An interval in which one worker of a device ran ops of a plan, alone or as one of

@@ -38,8 +38,8 @@ struct Error {
   // "<message> [<id>]", the form shown to users.
   [[nodiscard]] std::string ToString() const { return message + " [" + id + "]"; }
 
-  // The parts of `message`: what was found and expected, and, behind the last semicolon, what to
-  // do, which may be empty.
+  // The parts of `message`: what was found and expected, and, after the last semicolon, what to do,
+  // which may be empty.
   [[nodiscard]] std::string_view finding() const {
     return std::string_view(message).substr(0, HintBegin());
   }

@@ -1,4 +1,4 @@
-// Foreign JSON: what is read, and what is refused.
+// Foreign JSON: texts that are read, and texts that are refused.
 #include "core/base/json_reader.h"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ std::optional<double> TakeNumber(std::string_view& text) {
   return number;
 }
 
-// The sum of "1h", "30m", ...; nothing if it is none.
+// The sum of "1h", "30m", ...; nothing if `text` is not such a sum.
 std::optional<double> SumOf(std::string_view text) {
   double sum = 0;
   while (!text.empty()) {

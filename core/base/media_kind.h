@@ -1,4 +1,4 @@
-// The kinds of media that a model takes beside text. Part of the public interface.
+// The kinds of media that a model takes besides text. Part of the public interface.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // Ownership: the object owns the mapping; spans handed out die with it.
 // Thread safety: immutable after Open; any thread may read.
 // If the file shrinks on disk while mapped, reading past the new end raises SIGBUS; CheckUnchanged
-// detects that before a long read, and the program's SIGBUS handler reports what is left.
+// detects that before a long read, and the program's SIGBUS handler reports the remaining cases.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ struct SessionStats {
   uint64_t recordings = 0;
   uint64_t dispatches = 0;
   // Bytes on devices.
-  uint64_t weight_bytes = 0;       // held by the devices beside the file mapping
+  uint64_t weight_bytes = 0;       // held by the devices, without the file mapping
   uint64_t weight_file_bytes = 0;  // read in place
   uint64_t state_bytes = 0;
   uint64_t arena_bytes = 0;

@@ -1,7 +1,7 @@
 // The configuration of one `rullama` process: plain data, no behaviour.
 //
 // A std::optional without a value means "the file did not say": the model file's own metadata
-// applies (GGUF `general.sampling.*`), then the default named beside the member. The table that
+// applies (GGUF `general.sampling.*`), then the default named next to the member. The table that
 // binds members to YAML keys, ranges and documentation is in schema.cc.
 //
 // Thread safety: value types, no shared state.
@@ -260,7 +260,7 @@ struct ServerConfig {
 enum class TrainOn {
   kAssistant,  // the assistant's turns, or the completion of a prompt
   kLast,       // the assistant's last turn
-  kAll,        // everything behind BOS
+  kAll,        // everything after BOS
 };
 enum class LearningSchedule { kConstant, kLinear, kCosine };
 enum class OnLongLine { kCut, kDrop, kError };

@@ -113,7 +113,7 @@ Parsed<LayerSplit> ParseItems(const std::vector<YamlNode>& items, const YamlNode
 
 Parsed<std::vector<DeviceSetting>> DeviceListCodec::Parse(const YamlNode& node,
                                                           const ValueContext& context) const {
-  // A bracket begins a list that is no valid YAML.
+  // A bracket begins a list that is not valid YAML.
   if (node.kind != YamlNode::Kind::kScalar || node.text.starts_with('[')) {
     return kDevices.Parse(node, context);
   }

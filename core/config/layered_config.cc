@@ -71,7 +71,7 @@ std::string HintForKey(const BlockSpec& block, std::string_view key) {
   for (const std::string& path : FieldPaths()) {
     if (FindField(path)->key == key) return fmt::format("did you mean '{}'?", path);
   }
-  // Each backend has options of its own, which are no keys of the configuration.
+  // Each backend has options of its own, which are not keys of the configuration.
   const std::string option = block.path == "backend"
                                  ? "; an option of the backend is " +
                                        QuoteForMessage(fmt::format("backend.options.{}", key))

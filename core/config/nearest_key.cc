@@ -27,7 +27,8 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 std::string NearestName(std::string_view name, std::span<const std::string> candidates) {
-  constexpr size_t kLongestName = 64;  // longer is no misspelling, and the table grows with it
+  // A longer name is not a misspelling, and the table grows with it.
+  constexpr size_t kLongestName = 64;
   if (name.size() > kLongestName) return {};
   // A third of the letters wrong is still recognisable; of very short names, one letter.
   const size_t limit = std::max<size_t>(1, name.size() / 3);

@@ -150,7 +150,7 @@ BlockSpec SamplerSchema() {
   .Field(#name, &SamplerConfig::name, CodecOf(range), doc, fmt::format("{}", Type{value}))
   return BlockBuilder<&Config::sampler>(
              "sampler",
-             "How the next token is drawn. What is not given comes from the model file "
+             "How the next token is drawn. A setting that is not given comes from the model file "
              "(`general.sampling.*`), then from the default named here.")
 #include "core/config/sampler_settings.def"
       .Field("seed", &SamplerConfig::seed, IntegerCodec{-1, std::numeric_limits<int64_t>::max()},
@@ -159,13 +159,14 @@ BlockSpec SamplerSchema() {
       .Field("greedy", &SamplerConfig::greedy, BoolCodec{},
              "Always take the most likely token, whatever else is set.", "false")
       .MapField("logit_bias", &SamplerConfig::logit_bias, IntegerCodec{0, kMaxVocabulary - 1},
-                RealCodec{sampler_ranges::kLogitBias}, "Token id and what is added to its logit.")
+                RealCodec{sampler_ranges::kLogitBias},
+                "Token id and the number to add to its logit.")
       .Nested(DiffusionSchema())
       .Build();
 }
 
 BlockSpec GenerationSchema() {
-  return BlockBuilder<&Config::generation>("generation", "What is written and when it ends.")
+  return BlockBuilder<&Config::generation>("generation", "What the model writes and when it stops.")
       .Field("max_tokens", &GenerationConfig::max_tokens, IntegerCodec{1, kMaxConfiguredTokens},
              "Stop after this many tokens.", "until the turn ends or the context is full")
       .Field("stop", &GenerationConfig::stop, ListCodec<TextCodec>{{.allow_empty = false}},

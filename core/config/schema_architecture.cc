@@ -36,9 +36,9 @@ BlockSpec RopeSchema() {
 BlockSpec ExpertsSchema() {
   constexpr int64_t kMaxExperts = 65536;
   return BlockBuilder<&Config::architecture, &ArchitectureConfig::experts>(
-             "architecture.experts", "Mixture of experts, beside the feed-forward block.")
+             "architecture.experts", "Mixture of experts, in addition to the feed-forward block.")
       .Field("count", &ExpertsConfig::count, IntegerCodec{0, kMaxExperts},
-             "Experts of each layer; 0 is none.", kFromFile)
+             "Experts of each layer; 0 means none.", kFromFile)
       .Field("used", &ExpertsConfig::used, IntegerCodec{0, kMaxExperts},
              "Experts that each token uses.", kFromFile)
       .Field("ffn", &ExpertsConfig::ffn, IntegerCodec{0, kMaxFfnWidth}, "Width of each expert.",
@@ -113,7 +113,7 @@ BlockSpec ArchitectureSchema() {
   return BlockBuilder<&Config::architecture>(
              "architecture",
              "Shapes of the network. A model file brings its own, so this block is not needed to "
-             "run one; what is given here is checked against the file. `rullama synth` builds a "
+             "run one; values given here are checked against the file. `rullama synth` builds a "
              "model of these shapes.")
       .Field("family", &ArchitectureConfig::family, NameCodec{},
              "The family member: what a file has as `general.architecture`.", kFromFile)
@@ -144,7 +144,7 @@ BlockSpec ArchitectureSchema() {
              IntegerCodec{0, kMaxLayers - 1},
              "Trailing layers that read the KV cache of an earlier layer of their kind.", kFromFile)
       .Field("ple_dim", &ArchitectureConfig::ple_dim, IntegerCodec{0, kMaxWidth},
-             "Width of the per-layer embeddings; 0 is none.", kFromFile)
+             "Width of the per-layer embeddings; 0 means none.", kFromFile)
       .Field("k_eq_v", &ArchitectureConfig::k_eq_v, BoolCodec{},
              "Global layers have no V projection and use K.", kFromFile)
       .Field("vocabulary", &ArchitectureConfig::vocabulary, IntegerCodec{1, kMaxVocabulary},
@@ -154,11 +154,11 @@ BlockSpec ArchitectureSchema() {
              kFromFile)
       .Field("canvas_length", &ArchitectureConfig::canvas_length,
              IntegerCodec{0, kMaxConfiguredTokens},
-             "Tokens that a DiffusionGemma denoises together; 0 is none.", kFromFile)
+             "Tokens that a DiffusionGemma denoises together; 0 means none.", kFromFile)
       .Field("rms_eps", &ArchitectureConfig::rms_eps, RealCodec{kMinRmsEps, kMaxRmsEps},
              "Added to the mean square in RMSNorm.", "0.000001 in `rullama synth`")
       .Field("final_softcap", &ArchitectureConfig::final_softcap, RealCodec{0, kMaxSoftcap},
-             "Soft cap of the logits; 0 is none.", "30 in `rullama synth`")
+             "Soft cap of the logits; 0 means none.", "30 in `rullama synth`")
       .Nested(ExpertsSchema())
       .Nested(RopeSchema())
       .Nested(VisionSchema())

@@ -22,7 +22,7 @@ BlockSpec ServerSchema() {
              "start, the others when a request names them. `settings` has keys of this page, for "
              "one model: `{context.slots: 2}`.")
       .Field("keep_alive", &ServerConfig::keep_alive, KeepAliveCodec{},
-             "How long a model stays loaded behind its last answer, unless the request says it.",
+             "How long a model stays loaded after its last answer, unless the request says it.",
              "-1 for one model, 5m for each of several")
       .Field("max_loaded_models", &ServerConfig::max_loaded_models, IntegerCodec{1, kMaxModels},
              "Models that are loaded at the same time. Another one takes the place of the one that "

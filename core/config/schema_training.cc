@@ -40,14 +40,14 @@ BlockSpec TrainingSchema() {
              "The names in the file for PEFT: those of Gemma4ForCausalLM, or of "
              "Gemma4ForConditionalGeneration, where the text model is a part.")
       .Field("learning_rate", &TrainingConfig::learning_rate, RealCodec{0, kMaxRate},
-             "Learning rate of AdamW behind the warm-up.")
+             "Learning rate of AdamW after the warm-up.")
       .Field("min_learning_rate", &TrainingConfig::min_learning_rate, RealCodec{0, kMaxRate},
              "The learning rate that linear and cosine schedules fall towards.")
       .Field("schedule", &TrainingConfig::schedule,
              ChoiceCodec<LearningSchedule>{{{"constant", LearningSchedule::kConstant},
                                             {"linear", LearningSchedule::kLinear},
                                             {"cosine", LearningSchedule::kCosine}}},
-             "How the learning rate falls behind the warm-up.")
+             "How the learning rate falls after the warm-up.")
       .Field("warmup_steps", &TrainingConfig::warmup_steps, IntegerCodec{0, kMaxSteps},
              "Optimizer steps in which the learning rate rises.", "3 % of the steps")
       .Field("beta1", &TrainingConfig::beta1, RealCodec{0, 1},
@@ -79,8 +79,8 @@ BlockSpec TrainingSchema() {
              ChoiceCodec<TrainOn>{{{"assistant", TrainOn::kAssistant},
                                    {"last", TrainOn::kLast},
                                    {"all", TrainOn::kAll}}},
-             "What is learnt of a conversation: the assistant's turns, the last of them, or every "
-             "token behind BOS.")
+             "The tokens of a conversation to learn: the assistant's turns, the last of them, or "
+             "every token after BOS.")
       .Field("raw", &TrainingConfig::raw, BoolCodec{},
              "Prompts and completions are texts, not turns of a conversation.")
       .Field("on_long", &TrainingConfig::on_long,

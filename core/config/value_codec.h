@@ -102,7 +102,7 @@ struct ModelCodec {
   [[nodiscard]] std::string Print(const std::string& value) const;
 };
 
-// A low-rank adapter: FILE, FILE:SCALE, or {path: FILE, scale: SCALE}. What stands behind the last
+// A low-rank adapter: FILE, FILE:SCALE, or {path: FILE, scale: SCALE}. The text after the last
 // colon is a scale if it is a number.
 struct AdapterCodec {
   using Value = AdapterSetting;
@@ -172,7 +172,7 @@ struct ListCodec {
   }
 };
 
-// The word `auto`, which is no value, or what Item takes.
+// The word `auto`, which means no value, or a value of Item.
 template <typename Item>
 struct AutoCodec {
   using Value = std::optional<typename Item::Value>;

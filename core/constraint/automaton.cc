@@ -169,7 +169,7 @@ uint32_t Automaton::SymbolsOf(std::span<const Thread> threads) const {
 }
 
 size_t Automaton::bytes() const {
-  constexpr size_t kNode = 4 * sizeof(void*);  // of a hash table, beside its value
+  constexpr size_t kNode = 4 * sizeof(void*);  // of a hash table, without its value
   return frames_.size() * (2 * sizeof(Frame) + kNode) +
          configs_.size() * (sizeof(Config) + sizeof(size_t) + kNode) +
          threads_.capacity() * sizeof(Thread) + rows_.capacity() * sizeof(ConfigId);

@@ -31,7 +31,7 @@ class Automaton {
   using FrameId = uint32_t;
   static constexpr FrameId kNoFrame = 0;
   struct Frame {
-    StateId state = 0;   // where the caller goes on
+    StateId state = 0;   // where the caller continues
     uint32_t count = 0;  // how often it has run the rule, this time included
     FrameId outer = kNoFrame;
     uint32_t depth = 0;    // frames, this one included
@@ -108,7 +108,7 @@ class Automaton {
   };
 
   ConfigId FindStep(ConfigId from, uint32_t symbol_class);
-  // Collects in found_ and may_end_ what is reached from a state without a symbol.
+  // Collects in found_ and may_end_ the states that are reached from a state without a symbol.
   void Follow(Reached from);
   void FollowOne(const Reached& at);
   void Push(const Reached& at, uint32_t count);
@@ -117,7 +117,7 @@ class Automaton {
   // The configuration of the threads in found_, which it sorts.
   ConfigId Intern();
   void DropStacks();
-  // An order of stacks by what is in them.
+  // An order of stacks by their contents.
   [[nodiscard]] bool IsBefore(FrameId a, FrameId b) const;
   [[nodiscard]] uint32_t SymbolsOf(std::span<const Thread> threads) const;
 

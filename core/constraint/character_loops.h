@@ -1,5 +1,5 @@
 // Configurations that every character of a set leads back to, such as the inside of a free string
-// or what is left of a key once it is none of the known ones.
+// or the rest of a key once it differs from all known ones.
 #pragma once
 
 #include <array>

@@ -15,7 +15,7 @@ struct LoopCase {
   std::string_view name;
   std::string_view schema;
   std::string_view begin;  // of a text
-  bool loops = false;      // on what is plain in JSON
+  bool loops = false;      // on characters that are plain in JSON
   bool raw = false;        // the text is between markers, and loops on all but <
 };
 

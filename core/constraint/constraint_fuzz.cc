@@ -1,5 +1,5 @@
-// Schemas and patterns from arbitrary bytes; a schema that is refused is read leniently. What is
-// compiled must lead somewhere: from every state
+// Schemas and patterns from arbitrary bytes; a schema that is refused is read leniently. A compiled
+// grammar must have no dead ends: from every state
 // on the way of a walk that the input steers, the end is as near as the automaton says, the text is
 // JSON, and the mask is that of trying each token of a small vocabulary.
 #include <array>
@@ -124,7 +124,7 @@ const std::vector<Token>& TextTokens(const TokenTrie& trie) {
   return tokens;
 }
 
-// `limit`: of the symbols to the end behind a token.
+// `limit`: of the symbols to the end after a token.
 void CheckMask(MaskTable& table, ConfigId config, uint32_t limit) {
   TokenMask mask;
   table.FindWithin(config, limit, mask);
@@ -136,10 +136,10 @@ void CheckMask(MaskTable& table, ConfigId config, uint32_t limit) {
     Require(entry.all || kept == mask, "the mask that is kept is the same");
   }
   for (const Token& token : TextTokens(table.trie())) {
-    ConfigId behind = config;
-    for (const Symbol symbol : token.symbols) behind = table.automaton().Step(behind, symbol);
+    ConfigId after = config;
+    for (const Symbol symbol : token.symbols) after = table.automaton().Step(after, symbol);
     const bool fits =
-        behind != Automaton::kNowhere && table.automaton().symbols_to_end(behind) <= limit;
+        after != Automaton::kNowhere && table.automaton().symbols_to_end(after) <= limit;
     Require(IsTokenAllowed(mask, token.id) == fits, "the mask is that of trying each token");
   }
 }

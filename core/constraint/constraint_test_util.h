@@ -65,7 +65,7 @@ inline std::string RandomText(Automaton& automaton, std::mt19937& random, size_t
       choices.emplace_back(symbol, next);
     }
     if (choices.empty()) {
-      ADD_FAILURE() << "dead end behind " << text;
+      ADD_FAILURE() << "dead end after " << text;
       return text;
     }
     // Each class of symbols is as likely as any other, so that structure is not drowned by letters.

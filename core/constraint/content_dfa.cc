@@ -12,7 +12,7 @@
 namespace rullama::constraint {
 namespace {
 
-// The transitions of a byte of 0x80 to 0xFF in each state behind the first byte of a sequence.
+// The transitions of a byte of 0x80 to 0xFF in each state after the first byte of a sequence.
 struct Continuation {
   uint8_t first;
   uint8_t last;
@@ -23,10 +23,10 @@ constexpr auto kContinuations = std::to_array<Continuation>({
     {0x80, 0xBF, 0},  // 1: one byte is missing
     {0x80, 0xBF, 1},  // 2: two
     {0x80, 0xBF, 2},  // 3: three
-    {0xA0, 0xBF, 1},  // 4: behind E0, without overlong forms
-    {0x80, 0x9F, 1},  // 5: behind ED, without surrogates
-    {0x90, 0xBF, 2},  // 6: behind F0, without overlong forms
-    {0x80, 0x8F, 2},  // 7: behind F4, up to U+10FFFF
+    {0xA0, 0xBF, 1},  // 4: after E0, without overlong forms
+    {0x80, 0x9F, 1},  // 5: after ED, without surrogates
+    {0x90, 0xBF, 2},  // 6: after F0, without overlong forms
+    {0x80, 0x8F, 2},  // 7: after F4, up to U+10FFFF
 });
 
 // Finds the states of a product of automata, and its edges. `Key` is a state of the product.
@@ -68,7 +68,7 @@ class ProductBuilder {
   std::vector<Key> keys_;
 };
 
-// Adds a byte's edge, as part of the one before where they go on alike.
+// Adds a byte's edge, or extends the one before if it leads to the same target.
 void AddByte(ContentDfa::State& state, uint8_t byte, uint32_t target) {
   if (!state.edges.empty() && state.edges.back().target == target &&
       state.edges.back().last + 1 == byte) {

@@ -34,7 +34,7 @@ struct ContentDfa {
 inline constexpr size_t kMaxPatternStates = 20'000;
 inline constexpr size_t kMaxContentStates = 100'000;
 
-// The state of a UTF-8 decoder after a byte, or -1 if no valid sequence goes on like this. 0 is
+// The state of a UTF-8 decoder after a byte, or -1 if no valid sequence continues like this. 0 is
 // the state between characters.
 int NextUtf8State(int state, uint8_t byte);
 inline constexpr int kUtf8States = 8;

@@ -27,7 +27,7 @@ Decimal DecimalOf(const Json& number) {
   const size_t point = std::min(mantissa.find('.'), mantissa.size());
   std::string digits(mantissa.substr(0, point));
   if (point < mantissa.size()) digits += mantissa.substr(point + 1);
-  // The decimal point stands behind so many digits.
+  // The decimal point stands after `place` digits.
   int place = static_cast<int>(point) + exponent;
   if (place < 0) {
     digits.insert(0, static_cast<size_t>(-place), '0');

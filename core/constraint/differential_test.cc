@@ -74,8 +74,8 @@ class MaskTest : public testing::Test {
     return *tokenizer_->FindToken(fmt::format("<0x{:02X}>", static_cast<uint8_t>(byte)));
   }
 
-  // The configuration behind a token, found symbol by symbol.
-  static ConfigId Behind(Automaton& automaton, ConfigId config, TokenId token) {
+  // The configuration after a token, found symbol by symbol.
+  static ConfigId After(Automaton& automaton, ConfigId config, TokenId token) {
     const std::vector<Symbol> symbols = trie_->SymbolsOf(token);
     if (symbols.empty()) return Automaton::kNowhere;
     for (const Symbol symbol : symbols) config = automaton.Step(config, symbol);
@@ -108,7 +108,7 @@ void MaskTest::ExpectMasksOfEachToken(const std::shared_ptr<MaskTable>& table, u
     std::vector<TokenId> within;
     for (TokenId token = 0; token < trie_->vocabulary(); ++token) {
       const bool end = tokenizer_->IsEndOfGeneration(token);
-      const ConfigId next = end ? Automaton::kNowhere : Behind(naive, config, token);
+      const ConfigId next = end ? Automaton::kNowhere : After(naive, config, token);
       const bool fits = end ? naive.may_end(config) : next != Automaton::kNowhere;
       if (!fits) continue;
       allowed.push_back(token);
@@ -123,7 +123,7 @@ void MaskTest::ExpectMasksOfEachToken(const std::shared_ptr<MaskTable>& table, u
     const TokenId token = expected[random() % expected.size()];
     if (tokenizer_->IsEndOfGeneration(token)) break;
     ASSERT_TRUE(matcher.Accept(token));
-    config = Behind(naive, config, token);
+    config = After(naive, config, token);
   }
 }
 

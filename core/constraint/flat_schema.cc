@@ -357,7 +357,7 @@ Result<FlatSchema> Merge(const std::vector<const SchemaNode*>& schemas,
     has_types = has_types || node->types.has_value();
   }
   // Keywords of a type hold for values of that type only, so any value of another type would be
-  // valid; what is meant are values of that type.
+  // valid; the author means values of that type.
   if (!has_types && !flat.values && spoken_of != 0) flat.types = WithIntegers(spoken_of);
   flat.never = flat.never || flat.types == 0 || flat.min_length > flat.max_length ||
                flat.min_items > flat.max_items;
@@ -385,10 +385,11 @@ Result<bool> ValueFilter::Fits(const Json& value) {
     return content_->Accepts(value.get_ref<const std::string&>());
   }
   if (value.is_structured() && SaysMoreThanTypes(schema_)) {
-    return MakeError(ErrorKind::kUsage, "schema.unsupported",
-                     "{}: enum or const of lists or objects beside other keywords for them is not "
-                     "supported; leave the others out",
-                     schema_.path);
+    return MakeError(
+        ErrorKind::kUsage, "schema.unsupported",
+        "{}: enum or const of lists or objects together with other keywords for them is not "
+        "supported; leave the others out",
+        schema_.path);
   }
   return true;
 }

@@ -65,7 +65,7 @@ void Grammar::FindClasses() {
   class_count_ = static_cast<uint32_t>(representatives_.size());
 }
 
-// A state whose need follows from that of another: by an edge of so many symbols, or as a call
+// A state whose need follows from that of another: by an edge of a number of symbols, or as a call
 // does.
 struct Grammar::Use {
   StateId used = 0;
@@ -87,8 +87,8 @@ std::vector<Grammar::Use> Grammar::Uses() const {
   return uses;
 }
 
-// Knuth's generalisation of Dijkstra's algorithm: the least value that is left is final, since no
-// state needs less than what it goes on to.
+// Knuth's generalisation of Dijkstra's algorithm: the least remaining value is final, since no
+// state needs less than the states that follow it.
 void Grammar::FindLeast(uint32_t Need::*what, std::span<const Use> uses) {
   const auto begin = BeginsOf(uses, states_.size(), [](const Use& use) { return use.used; });
   using Entry = std::pair<uint32_t, StateId>;
@@ -142,7 +142,7 @@ StateId GrammarBuilder::AddText(StateId from, std::string_view text) {
 }
 
 // Texts that begin alike share states. The last symbol of a text leads to a state that ends here or
-// goes on, so every text ends in a state of its own.
+// continues, so every text ends in a state of its own.
 void GrammarBuilder::AddTexts(StateId from, std::span<const std::vector<Symbol>> texts,
                               StateId to) {
   std::vector<StateId> path = {from};  // the states of the last text

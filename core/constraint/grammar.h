@@ -1,7 +1,7 @@
 // Grammars of the texts that an answer may be: rules over bytes and markers, which call each other.
 //
 // A rule is a nondeterministic automaton. Its states have edges for symbols and edges for nothing,
-// or they run another rule, once or a number of times, before going on. An Automaton
+// or they run another rule, once or a number of times, before they continue. An Automaton
 // (automaton.h) runs a grammar.
 //
 // Thread safety: a Grammar is immutable; a GrammarBuilder belongs to one thread.
@@ -33,7 +33,7 @@ namespace rullama::constraint {
 using Symbol = uint16_t;
 inline constexpr Symbol kFirstMarker = 256;
 inline constexpr size_t kMaxMarkers = 15;
-// Stands for each special token that is no marker of the grammar.
+// Stands for each special token that is not a marker of the grammar.
 inline constexpr Symbol kOtherSpecial = kFirstMarker + kMaxMarkers;
 inline constexpr size_t kSymbols = kOtherSpecial + 1;
 
@@ -54,12 +54,12 @@ class Grammar {
   enum class Kind : uint8_t {
     kPlain,   // edges only
     kAccept,  // ends the rule
-    kCall,    // runs `rule`, then goes on in `next`
-    kRepeat,  // runs `rule` min to max times, then goes on in `next`
+    kCall,    // runs `rule`, then continues in `next`
+    kRepeat,  // runs `rule` min to max times, then continues in `next`
   };
   struct State {
     Kind kind = Kind::kPlain;
-    // In kAccept: where a caller that repeats goes on, as an offset to its own state.
+    // In kAccept: where a caller that repeats continues, as an offset to its own state.
     int8_t exit = 0;
     RuleId rule = 0;
     StateId next = 0;
@@ -125,13 +125,13 @@ class GrammarBuilder {
  public:
   StateId AddState() { return Add({}); }
   StateId AddAccept(int8_t exit = 0) { return Add({.kind = Grammar::Kind::kAccept, .exit = exit}); }
-  // Runs `rule`, then goes on in `next`.
+  // Runs `rule`, then continues in `next`.
   StateId AddCall(RuleId rule, StateId next) {
     return Add({.kind = Grammar::Kind::kCall, .rule = rule, .next = next});
   }
-  // A state for each of `rules`, one behind the other. Each runs its rule; if that accepts with
-  // exit i, the state that is i further goes on. All together run rules min to max times
-  // (kUnlimited: any number), then go on in `next`. Returns the first.
+  // A state for each of `rules`, one after the other. Each runs its rule; if that accepts with exit
+  // i, execution continues i states further. All together run rules min to max times (kUnlimited:
+  // any number), then continue in `next`. Returns the first.
   StateId AddRepeat(std::span<const RuleId> rules, uint32_t min, uint32_t max, StateId next);
 
   void AddEdge(StateId from, Symbol first, Symbol last, StateId to) {
@@ -140,7 +140,7 @@ class GrammarBuilder {
   void AddEdge(StateId from, Symbol symbol, StateId to) { AddEdge(from, symbol, symbol, to); }
   void AddEpsilon(StateId from, StateId to) { epsilons_.push_back({from, to}); }
 
-  // Goes on from `from` by the bytes of `text`, and returns the state behind them.
+  // Continues from `from` by the bytes of `text`, and returns the state after them.
   StateId AddText(StateId from, std::string_view text);
   // Goes on from `from` to `to` by any of `texts`, which are sorted and distinct.
   void AddTexts(StateId from, std::span<const std::vector<Symbol>> texts, StateId to);

@@ -1,4 +1,4 @@
-// Schemas that are read leniently: what is left out of them, and what is still held to.
+// Schemas that are read leniently: which parts are left out, and which still hold.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,7 +89,7 @@ std::vector<LenientCase> LenientCases() {
        {"s.oneOf"},
        {"{}", R"({"a":1})", R"({"b":1})"},
        {R"({"c":1})", R"({"a":"b"})"}},
-      // What is elsewhere may be anything.
+      // A schema elsewhere may be anything.
       {R"({"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}})",
        {"s.properties.a.$ref"},
        {R"({"a":1})", R"({"a":[null]})"},
@@ -163,7 +163,7 @@ TEST(LenientSchema, RefusesWhatIsInvalid) {
   }
 }
 
-// Otherwise what is enforced would depend on the clock.
+// Otherwise the enforced parts would depend on the clock.
 TEST(LenientSchema, LeavesNothingOutForWantOfTime) {
   const CompileDeadline over(std::chrono::seconds(-1));
   for (const std::string text : {R"({"type":"string"})", R"({"maxLength":100000})"}) {

@@ -7,7 +7,7 @@
 namespace rullama::constraint {
 namespace {
 
-// Masks of at most so many tokens are kept as lists.
+// Masks with at most this many tokens are kept as lists.
 constexpr size_t kFewTokens = 1024;
 
 // Nodes from which on it pays to ask whether a subtree is allowed as a whole.
@@ -49,7 +49,7 @@ std::vector<TokenId> TokensOf(std::span<const uint32_t> mask, size_t count) {
 // A walk through the vocabulary from one configuration.
 struct MaskTable::Walk {
   std::span<uint32_t> mask;
-  // Behind an allowed token the end takes at most so many symbols.
+  // Upper bound on symbols to the end after an allowed token.
   uint32_t limit = kUnreachable;
   uint32_t max_symbols = 0;
 };
@@ -57,8 +57,8 @@ struct MaskTable::Walk {
 // Texts of a character set inside of which a configuration is.
 struct MaskTable::Inside {
   CharacterSet set = CharacterSet::kNone;
-  uint32_t room = 0;     // characters that the text may go on by
-  uint32_t symbols = 0;  // at most so many to the end, behind one character or more
+  uint32_t room = 0;     // characters by which the text may continue
+  uint32_t symbols = 0;  // upper bound on symbols to the end after at least one character
   bool others = false;   // whether there may be other ways to take characters of the set
 };
 
@@ -243,9 +243,9 @@ Result<std::span<const uint32_t>> Matcher::Mask(int64_t left) {
     table_ = std::move(fresh);
   }
   const MaskTable::Entry& entry = table_->Find(config_);
-  const int64_t behind = left - 1;  // tokens that may follow the next one
-  if (behind < entry.max_symbols && behind >= 0) {
-    table_->FindWithin(config_, static_cast<uint32_t>(behind), mask_);
+  const int64_t after = left - 1;  // tokens that may follow the next one
+  if (after < entry.max_symbols && after >= 0) {
+    table_->FindWithin(config_, static_cast<uint32_t>(after), mask_);
     const auto is_zero = [](uint32_t word) { return word == 0; };
     if (!std::ranges::all_of(mask_, is_zero)) return mask_;
   }

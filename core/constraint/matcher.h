@@ -25,7 +25,7 @@ class MaskTable {
  public:
   struct Entry {
     bool all = false;             // every token of the vocabulary
-    uint32_t max_symbols = 0;     // to the end, behind the token that leads furthest from it
+    uint32_t max_symbols = 0;     // to the end, after the token that leads furthest from it
     std::vector<TokenId> tokens;  // if there are few
     TokenMask mask;               // else
   };
@@ -38,7 +38,7 @@ class MaskTable {
   [[nodiscard]] const std::shared_ptr<const TokenTrie>& shared_trie() const { return trie_; }
   // The mask of a configuration. Valid until the table goes.
   const Entry& Find(ConfigId config);
-  // The same, without the tokens behind which the end takes more than `symbols` symbols.
+  // The same, without tokens after which the end takes more than `symbols` symbols.
   void FindWithin(ConfigId config, uint32_t symbols, TokenMask& mask);
 
   // The memory of what has been found so far. From any thread.

@@ -20,7 +20,7 @@ struct DigitPlace {
 
   using Key = std::tuple<bool, size_t, size_t, bool, bool>;
   [[nodiscard]] Key key() const {
-    // A free state goes on by the number of digits that are left, wherever it came from.
+    // How a free state continues depends only on the number of digits left.
     const bool free = !fraction && !at_min && !at_max && at > 0;
     return {fraction, free ? digits - at : digits, free ? size_t{1} << 10U : at, at_min, at_max};
   }
@@ -45,7 +45,7 @@ class MagnitudeRules {
   }
 
  private:
-  // The state in front of a digit of the whole part, or behind the last one.
+  // The state before a digit of the whole part, or after the last one.
   StateId Whole(const DigitPlace& place) {
     if (place.at == place.digits) {
       return Fraction({.fraction = true, .at_min = place.at_min, .at_max = place.at_max});
@@ -59,7 +59,7 @@ class MagnitudeRules {
     return state;
   }
 
-  // The state behind the whole part and some digits of the fraction.
+  // The state after the whole part and some digits of the fraction.
   StateId Fraction(const DigitPlace& place) {
     const auto [found, is_new] = states_.try_emplace(place.key(), 0);
     if (!is_new) return found->second;

@@ -78,7 +78,7 @@ class PatternNfa {
   void AddEdge(uint32_t from, uint16_t first, uint16_t last, uint32_t to) {
     states_[from].edges.push_back({first, last, to});
   }
-  // Adds a pattern behind a state and returns the state behind it.
+  // Adds a pattern after a state and returns the state after it.
   uint32_t Emit(const PatternNode& node, uint32_t from);
   uint32_t EmitRepeat(const PatternNode& node, uint32_t from);
   void EmitRange(CharacterRange range, uint32_t from, uint32_t to);
@@ -124,9 +124,9 @@ uint32_t PatternNfa::Emit(const PatternNode& node, uint32_t from) {
 uint32_t PatternNfa::EmitRepeat(const PatternNode& node, uint32_t from) {
   const PatternNode& child = node.children.front();
   for (uint32_t i = 0; i < node.min && !full_; ++i) {
-    const uint32_t behind = Emit(child, from);
-    if (behind == from) break;  // the empty pattern, any number of which are empty too
-    from = behind;
+    const uint32_t after = Emit(child, from);
+    if (after == from) break;  // the empty pattern, any number of which are empty too
+    from = after;
   }
   if (node.max == kUnlimited) {
     const uint32_t loop = NewState();

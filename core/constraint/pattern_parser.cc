@@ -133,7 +133,7 @@ class PatternReader {
   Result<PatternNode> Class();
   // A character of a class, or the ranges of an escape such as \d.
   Result<Ranges> ClassMember();
-  // Parses the escape behind a backslash.
+  // Parses the escape after a backslash.
   Result<Ranges> Escape(bool in_class);
   Result<uint32_t> Hex(size_t digits);
   Result<uint32_t> UnicodeEscape();

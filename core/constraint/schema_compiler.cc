@@ -306,8 +306,8 @@ RuleId SchemaCompiler::SeparatedItem(RuleId item) {
   const RuleId rule = found->second = builder_.AddRule();
   const StateId start = builder_.AddState();
   builder_.SetStart(rule, start);
-  const StateId behind = texts_.AddSeparator(start, ',');
-  builder_.AddEpsilon(behind, builder_.AddCall(item, builder_.AddAccept()));
+  const StateId after = texts_.AddSeparator(start, ',');
+  builder_.AddEpsilon(after, builder_.AddCall(item, builder_.AddAccept()));
   return rule;
 }
 
@@ -321,9 +321,9 @@ void SchemaCompiler::AddList(const FlatSchema& flat, int depth, StateId from, St
   for (uint32_t i = 0; i < fixed; ++i) {
     if (i >= flat.min_items) builder_.AddEpsilon(at, end);
     if (i > 0) at = texts_.AddSeparator(at, ',');
-    const StateId behind = builder_.AddState();
-    builder_.AddEpsilon(at, builder_.AddCall(RuleOf(flat.prefix_items[i], depth + 1), behind));
-    at = behind;
+    const StateId after = builder_.AddState();
+    builder_.AddEpsilon(at, builder_.AddCall(RuleOf(flat.prefix_items[i], depth + 1), after));
+    at = after;
   }
   const Conjunction anything = {{{&Anything(), flat.path}}};
   const uint32_t min = flat.min_items > fixed ? flat.min_items - fixed : 0;
@@ -334,9 +334,9 @@ void SchemaCompiler::AddList(const FlatSchema& flat, int depth, StateId from, St
   uint32_t first = 0;  // items that need no separator in front
   if (fixed == 0) {
     first = 1;
-    const StateId behind = builder_.AddState();
-    builder_.AddEpsilon(at, builder_.AddCall(item, behind));
-    at = behind;
+    const StateId after = builder_.AddState();
+    builder_.AddEpsilon(at, builder_.AddCall(item, after));
+    at = after;
   }
   const RuleId more = SeparatedItem(item);
   const uint32_t max_more = max == kUnlimited ? kUnlimited : max - first;
@@ -347,7 +347,7 @@ void SchemaCompiler::AddList(const FlatSchema& flat, int depth, StateId from, St
 Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from, StateId to) {
   std::vector<std::pair<std::string, Conjunction>> properties = flat.properties;
   const Conjunction anything = {{{&Anything(), flat.path}}};
-  // Where nothing is declared anything goes, else only what is declared.
+  // Where nothing is declared anything is allowed, else only declared members.
   const bool open = flat.additional.has_value() || !flat.has_properties;
   const Conjunction others = flat.additional.value_or(anything);
   std::set<std::string, std::less<>> names;
@@ -364,14 +364,14 @@ Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from
   }
   const StateId end = builder_.AddState();  // in front of the brace
   builder_.AddEdge(end, '}', to);
-  // key[i]: in front of the key of property i or a later one; behind[i]: behind the members in
+  // key[i]: in front of the key of property i or a later one; after[i]: after the members in
   // front of it, of which there is at least one.
   std::vector<StateId> key;
-  std::vector<StateId> behind;
+  std::vector<StateId> after;
   for (size_t i = 0; i <= properties.size(); ++i) {
     key.push_back(builder_.AddState());
-    behind.push_back(builder_.AddState());
-    builder_.AddEpsilon(texts_.AddSeparator(behind[i], ','), key[i]);
+    after.push_back(builder_.AddState());
+    builder_.AddEpsilon(texts_.AddSeparator(after[i], ','), key[i]);
   }
   const StateId first = builder_.AddText(from, "{");
   builder_.AddEpsilon(first, key[0]);
@@ -382,9 +382,9 @@ Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from
   bool may_end = true;  // without any of the properties from i on
   for (size_t i = properties.size(); i-- > 0;) {
     const auto& [name, schemas] = properties[i];
-    if (may_end) builder_.AddEpsilon(behind[i + 1], end);
+    if (may_end) builder_.AddEpsilon(after[i + 1], end);
     literal_states_ += name.size();
-    add_value(texts_.AddKey(key[i], name), schemas, behind[i + 1]);
+    add_value(texts_.AddKey(key[i], name), schemas, after[i + 1]);
     if (required.contains(name)) {
       may_end = false;
     } else {
@@ -396,8 +396,8 @@ Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from
   const StateId named = builder_.AddState();
   const StateId last = key[properties.size()];
   builder_.AddEpsilon(last, builder_.AddCall(*other_key, named));
-  add_value(named, others, behind[properties.size()]);
-  builder_.AddEpsilon(behind[properties.size()], end);
+  add_value(named, others, after[properties.size()]);
+  builder_.AddEpsilon(after[properties.size()], end);
   return OkStatus();
 }
 

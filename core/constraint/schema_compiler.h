@@ -57,7 +57,7 @@ class SchemaCompiler {
     std::string path;
   };
 
-  // The rule of what is valid under the root of a document and under `others`.
+  // The rule of the values that are valid under the root of a document and under `others`.
   Result<RuleId> AddDocument(const Json& schema, const std::string& path, Strictness strictness,
                              const Conjunction& others);
   RuleId RuleOf(const Conjunction& schemas, int depth);

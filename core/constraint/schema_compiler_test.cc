@@ -206,7 +206,7 @@ const std::vector<AcceptCase>& AcceptCases() {
        R"({"type":"string","enum":["a",null],"nullable":true})",
        {R"("a")", "null"},
        {R"("b")"}},
-      // OpenAPI: it adds to `type`; without that, and beside an enum without null, it says nothing.
+      // OpenAPI: it adds to `type`; without that, and with an enum without null, it says nothing.
       {"NullableWithoutType",
        R"({"anyOf":[{"type":"integer"},{"enum":["a"],"type":"string","nullable":true}],)"
        R"("nullable":true})",
@@ -309,7 +309,8 @@ std::vector<RefuseCase> RefuseCases() {
        "schema.exclusiveMinimum"},
       {"OneOfOverlaps", R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", "schema.unsupported",
        "anyOf"},
-      {"EnumOfListsBeside", R"({"enum":[[1]],"minItems":1})", "schema.unsupported", "beside"},
+      {"EnumOfListsBeside", R"({"enum":[[1]],"minItems":1})", "schema.unsupported",
+       "together with"},
       {"Counted", WithX(R"({"pattern":"^((a{1,1000}){1,1000}){1,1000}$"})"), "schema.too_large",
        "repeats"},
       {"ManyStates", WithX(R"({"pattern":"(a|b)*a(a|b){20}$"})"), "schema.too_large", "states"},
@@ -363,7 +364,7 @@ TEST(SchemaCompiler, NamesKeywordsWithoutAMeaning) {
   EXPECT_THAT(compiler.ignored(), testing::ElementsAre("discriminator", "format", "x-note"));
 }
 
-// A schema inside so many others.
+// A schema inside `depth` others.
 std::string NestedSchema(int depth) {
   std::string schema = R"({"type":"null"})";
   for (int i = 0; i < depth; ++i) schema = WithX(schema);
@@ -469,7 +470,7 @@ TEST(SchemaCompiler, EndsWhenTimeIsOver) {
   expect_over(SchemaCompiler(builder, {}, over).Add(schema, "schema"), "a schema");
 }
 
-// Behind kMaxFrames rules inside one another only the end is left.
+// Inside kMaxFrames nested rules only the end is left.
 TEST(SchemaCompiler, ClosesWhatNestsTooDeep) {
   const auto grammar = CompileSchema(R"({"type":"array","items":{"$ref":"#"}})");
   ASSERT_TRUE(grammar);

@@ -93,7 +93,7 @@ class KeywordReader {
       Status status = Keyword(name, value);
       if (!status) RL_RETURN_IF_ERROR(reader_.LeaveOut(std::move(status).error(), PathOf(name)));
     }
-    // OpenAPI 3.0: one more value of the type beside it.
+    // OpenAPI 3.0: null as one more value of the type.
     if (nullable_ && node_.types) *node_.types |= kNullType;
     return CheckRanges();
   }
@@ -207,7 +207,7 @@ class KeywordReader {
     return std::ranges::any_of(values, [&](const Json* other) { return *other == value; });
   }
 
-  // A count, such as of items. What is more than `most` is given as that.
+  // A count, such as of items. Larger counts become `most`.
   Result<uint32_t> CountOf(std::string_view name, const Json& value, uint32_t most) const {
     const bool whole =
         value.is_number_float() && value.get<double>() >= 0 &&
@@ -250,7 +250,7 @@ class KeywordReader {
     const bool exclusive = name.starts_with("exclusive");
     const bool is_min = name.ends_with("inimum");
     if (exclusive && value.is_boolean() && reader_.lenient()) {
-      // Draft 4: it is said of the bound beside it.
+      // Draft 4: it qualifies `minimum` or `maximum`.
       const auto bound = node_.json->find(is_min ? "minimum" : "maximum");
       const bool applies = value.get<bool>() && bound != node_.json->end();
       return applies && bound->is_number() ? Range(name, *bound) : OkStatus();
@@ -472,7 +472,7 @@ Status SchemaReader::LeaveOut(Error error, std::string place) {
   return OkStatus();
 }
 
-// A JSON pointer behind #, in which % may introduce bytes.
+// A JSON pointer after #, in which % may introduce bytes.
 Result<SchemaPlace> SchemaReader::Resolve(const std::string& ref, const std::string& path) const {
   if (!ref.starts_with('#') || (ref.size() > 1 && ref[1] != '/')) {
     return ErrorAt(path, "schema.unsupported", "'{}' is outside the document; expected # or #/...",
@@ -493,7 +493,7 @@ Result<SchemaPlace> SchemaReader::Resolve(const std::string& ref, const std::str
     const Json::json_pointer at(pointer);
     if (document_.contains(at)) return SchemaPlace{&document_[at], path_ + pointer};
   } catch (const Json::exception&) {
-    // A pointer that is none leads nowhere either.
+    // An invalid pointer leads nowhere either.
   }
   return ErrorAt(path, "schema.invalid", "'{}' leads nowhere", ShownName(ref));
 }

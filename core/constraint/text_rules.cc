@@ -44,12 +44,12 @@ StateId TextRules::AddQuote(StateId from) {
 }
 
 StateId TextRules::AddSeparator(StateId from, char separator) {
-  const StateId behind = builder_.AddState();
-  builder_.AddEdge(from, static_cast<uint8_t>(separator), behind);
-  if (!syntax_.spaces) return behind;
+  const StateId after = builder_.AddState();
+  builder_.AddEdge(from, static_cast<uint8_t>(separator), after);
+  if (!syntax_.spaces) return after;
   const StateId next = builder_.AddState();
-  builder_.AddEpsilon(behind, next);
-  builder_.AddEdge(behind, ' ', next);
+  builder_.AddEpsilon(after, next);
+  builder_.AddEdge(after, ' ', next);
   return next;
 }
 
@@ -106,9 +106,9 @@ RuleId TextRules::String(uint32_t min, uint32_t max) {
   const StateId start = builder_.AddState();
   builder_.SetStart(rule, start);
   const StateId inside = AddQuote(start);
-  const StateId behind = builder_.AddState();
-  builder_.AddEpsilon(inside, builder_.AddRepeat(Characters(), min, max, behind));
-  builder_.AddEpsilon(AddQuote(behind), builder_.AddAccept());
+  const StateId after = builder_.AddState();
+  builder_.AddEpsilon(inside, builder_.AddRepeat(Characters(), min, max, after));
+  builder_.AddEpsilon(AddQuote(after), builder_.AddAccept());
   return rule;
 }
 
@@ -145,10 +145,10 @@ RuleId TextRules::JsonCharacter() {
   return rule;
 }
 
-// A state behind a backslash, from which the rest of any of these bytes' escapes leads to `to`.
+// A state after a backslash, from which the rest of any of these bytes' escapes leads to `to`.
 StateId TextRules::AddEscapes(std::span<const uint8_t> bytes, StateId to) {
   const StateId start = builder_.AddState();
-  std::optional<StateId> digits;  // behind u00
+  std::optional<StateId> digits;  // after u00
   std::array<std::optional<StateId>, 2> low;
   for (const uint8_t byte : bytes) {
     const std::string escaped = Escaped(byte);
@@ -168,8 +168,8 @@ StateId TextRules::AddEscapes(std::span<const uint8_t> bytes, StateId to) {
 }
 
 // A character between markers. The text must not spell the marker: a rule accepts with the number
-// of bytes that the text now ends in and a marker begins with. Only the first byte of a marker
-// occurs twice in none of its beginnings, so after another byte nothing is spelled.
+// of bytes that the text now ends in and a marker begins with. The first byte of a marker occurs
+// nowhere else in it, so a byte that neither begins nor continues the marker spells nothing.
 RuleId TextRules::MarkedCharacter(size_t spelled) {
   const std::string_view marker = syntax_.quote_text;
   const RuleId rule = builder_.AddRule();

@@ -39,7 +39,7 @@ class TextRules {
   RuleId String(uint32_t min, uint32_t max);
   // A string that `content` accepts. Error schema.too_large.
   Result<RuleId> StringOf(const ContentDfa& content);
-  // A key that is none of `names`; between markers only of letters, digits, _, . and -. Error
+  // A key that is not in `names`; between markers only of letters, digits, _, . and -. Error
   // schema.too_large.
   Result<RuleId> KeyBut(std::span<const std::string> names);
   // Goes on by a separator and the space that may follow it.

@@ -40,7 +40,7 @@ class TokenTrie {
     uint32_t depth;                         // bytes before this one
 
     [[nodiscard]] TokenId token() const { return static_cast<TokenId>(token_plus_1) - 1; }
-    // Whether every token below goes on from this node by whole characters of the set.
+    // Whether every token below continues from this node by whole characters of the set.
     [[nodiscard]] bool GoesOnBy(CharacterSet set) const {
       return (whole_below >> static_cast<unsigned>(set) & 1) != 0;
     }

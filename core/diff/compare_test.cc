@@ -56,7 +56,7 @@ TEST(CompareLogitsTest, WhatIsNoDistributionIsNotTheSame) {
     EXPECT_EQ(CompareLogits(sane, broken, 2).mean_kl, kInf);
     EXPECT_EQ(CompareLogits(broken, sane, 2).mean_kl, kInf);
   }
-  // A banned token is none of these.
+  // A banned token does not count as an infinity.
   const std::vector<float> banned = {1, -kInf};
   EXPECT_EQ(CompareLogits(banned, banned, 2).mean_kl, 0);
 }

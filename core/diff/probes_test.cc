@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A cache that is read, appended to and read by nobody afterwards, and a value computed behind it.
+// A cache that is read, appended to and read by nobody afterwards, and a value computed after it.
 Graph Cached() {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 2, 8}});

@@ -65,7 +65,7 @@ fs::path PartialName(const fs::path& target, int attempt) {
 
 std::string NameOfDescriptor(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
-// The target of a path: a name that is no link, or a descriptor of this process (/dev/stdout).
+// The target of a path: a name that is not a link, or a descriptor of this process (/dev/stdout).
 struct Target {
   fs::path path;
   int descriptor = -1;

@@ -2,7 +2,7 @@
 // data goes to a temporary file of the same folder, which Commit flushes to the disk and renames.
 // Without Commit the destructor removes it, so an interrupted conversion leaves neither a half
 // model nor a damaged old one. Where the file system allows it the temporary file has no name, so
-// that nothing stays behind when the process is killed; elsewhere what killed processes left is
+// that nothing is left when the process is killed; elsewhere leftovers of killed processes are
 // removed by the next one that writes the same file.
 //
 // Links are followed, and a file that is replaced keeps its mode. Devices, FIFOs and descriptors
@@ -44,8 +44,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
 
-  // io.same_file if the file to be replaced is `input`, under whatever name. An empty or missing
-  // input is no file.
+  // io.same_file if the file to be replaced is `input`, under whatever name. An empty name means no
+  // input.
   [[nodiscard]] Status CheckIsNot(const std::filesystem::path& input) const;
 
   // Appends through a buffer, so small pieces are cheap. After an error the file can only be
@@ -67,7 +67,7 @@ class AtomicFile {
   void Discard();
 
   std::filesystem::path path_;       // as given, for messages
-  std::filesystem::path target_;     // what is replaced: `path_` with its links followed
+  std::filesystem::path target_;     // the file to replace: `path_` with its links followed
   std::filesystem::path temporary_;  // empty if it has no name, and once committed or discarded
   std::vector<std::byte> buffer_;
   uint64_t size_ = 0;

@@ -19,7 +19,7 @@ const T* FindByName(const std::vector<T>& items, const std::vector<uint32_t>& or
   return &items[*found];
 }
 
-// The mapping, with the answer a user of models needs when the path is no file at all.
+// The mapping, with the answer a user of models needs when the path is not a file at all.
 Result<MmapFile> MapModel(const std::filesystem::path& path) {
   auto file = MmapFile::Open(path);
   if (file) return file;

@@ -241,7 +241,8 @@ TEST(TruncatedGgufTest, EveryByteOfAValidFile) {
   }
 }
 
-// Flipping any single bit of the header may change what is read, but never what may be touched.
+// Flipping any single bit of the header may change the values, but never the bytes that are
+// touched.
 TEST(FlippedGgufTest, EveryBitOfAValidHeader) {
   size_t data_offset = 0;
   const GgufBytes file = SmallValidGguf(3, &data_offset);

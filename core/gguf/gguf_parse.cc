@@ -451,7 +451,7 @@ Result<GgufContents> ParseGguf(std::span<const std::byte> file) {
   RL_ASSIGN_OR_RETURN(const uint32_t magic, cursor.Read<uint32_t>("magic"));
   if (magic != kGgufMagic) {
     return MakeError(ErrorKind::kModelFile, "gguf.bad_magic",
-                     "this is no GGUF file, it looks like {}; give the path of a .gguf model",
+                     "this is not a GGUF file, it looks like {}; give the path of a .gguf model",
                      LooksLike(file));
   }
   GgufContents contents;

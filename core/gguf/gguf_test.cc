@@ -76,7 +76,7 @@ TEST_F(GgufTest, MissingKeys) {
   EXPECT_EQ(file_->GetU32PerLayer("none", 3).error().id, "gguf.key_missing");
   EXPECT_EQ(file_->FindU32("none").value(), std::nullopt);
   EXPECT_THAT(file_->FindU32("t.u8").value(), Optional(200u));
-  // Optional is no licence for the wrong type.
+  // A key that may be absent must still have the right type.
   EXPECT_EQ(file_->FindString("t.u8").error().id, "gguf.key_type");
   EXPECT_FALSE(file_->Has("none"));
   EXPECT_TRUE(file_->Has("t.bool"));

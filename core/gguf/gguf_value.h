@@ -174,7 +174,7 @@ struct GgufValue {
   [[nodiscard]] GgufStrings strings() const { return {bytes, static_cast<size_t>(count)}; }
 };
 
-// The element `index` (0 for a scalar) as `To`; nothing if it is no integer or does not fit.
+// The element `index` (0 for a scalar) as `To`; nothing if it is not an integer or does not fit.
 template <std::integral To>
 [[nodiscard]] std::optional<To> IntegerAt(const GgufValue& value, size_t index);
 extern template std::optional<uint32_t> IntegerAt<uint32_t>(const GgufValue&, size_t);

@@ -1,5 +1,5 @@
-// Names of the values that a graph which denoises a canvas has beside the inputs of every language
-// model (input_names). Rows are the tokens of one canvas; T is its length.
+// Names of the values that a graph which denoises a canvas has in addition to the inputs of every
+// language model (input_names). Rows are the tokens of one canvas; T is its length.
 #pragma once
 
 #include <string_view>

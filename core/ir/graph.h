@@ -55,7 +55,7 @@ struct Op {
   OpAttrs attrs;
   int device = 0;  // index into the devices of the session; set by the placement pass
   // 1: computes again what an op of epoch 0 has computed. Passes keep such an op apart from the
-  // first one and behind the op that precedes it in the graph.
+  // first one and after the op that precedes it in the graph.
   int epoch = 0;
 
   template <typename Attrs>

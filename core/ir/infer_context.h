@@ -20,8 +20,8 @@ namespace rullama::infer_internal {
 using Types = std::vector<TensorType>;
 
 // The operands and attributes of the op being inferred, with the checks that most ops share. A
-// check that fails records the first error; infer functions return early where going on would be
-// unsafe.
+// check that fails records the first error; infer functions return early where it would be unsafe
+// to continue.
 class Context {
  public:
   Context(const OpInfo& info, const OpAttrs& attrs, std::span<const TensorType* const> operands)
@@ -102,7 +102,7 @@ inline bool IsFloat(DType dtype) {
 
 inline bool WantEnumerator(Context& c, std::string_view enum_name, int32_t value) {
   if (!EnumeratorName(enum_name, value).empty()) return true;
-  c.Fail("{} is no {}", value, enum_name);
+  c.Fail("{} is not a value of {}", value, enum_name);
   return false;
 }
 
@@ -132,7 +132,7 @@ inline std::optional<Dim> WantGroupsOfRows(Context& c, size_t i, int64_t group) 
     return Dim(rows.constant / group, static_cast<int32_t>(rows.t / group),
                static_cast<int32_t>(rows.r / group));
   }
-  c.Fail("the rows of {} are no groups of {}", ToString(c.operand(i)), group);
+  c.Fail("the rows of {} do not divide into groups of {}", ToString(c.operand(i)), group);
   return std::nullopt;
 }
 

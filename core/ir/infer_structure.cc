@@ -155,7 +155,7 @@ Types InferIm2Col(Context& c) {
   const auto rows = WantGroupsOfRows(c, In::x, a.stride);
   if (!c.ok()) return {};
   if (!x.dim(1).IsConstant() || x.dim(1).constant % a.stride != 0 || !x.dim(2).IsConstant()) {
-    c.Fail("the columns of {} are no multiple of the stride {}", ToString(x), a.stride);
+    c.Fail("the columns of {} are not a multiple of the stride {}", ToString(x), a.stride);
     return {};
   }
   const int64_t width = x.dim(1).constant / a.stride;

@@ -103,8 +103,8 @@ Types InferPad(Context& c) {
   const Dim& dim = y.dim(a.axis);
   const auto fits = [](int64_t zeros) { return zeros >= 0 && zeros <= kMaxElements; };
   if (!dim.IsConstant() || !fits(a.before) || !fits(a.after)) {
-    c.Fail("{} zeros before and {} behind axis {} of {} are out of range", a.before, a.after,
-           a.axis, ToString(y));
+    c.Fail("{} zeros before and {} after axis {} of {} are out of range", a.before, a.after, a.axis,
+           ToString(y));
     return {};
   }
   y.dim(a.axis) = dim.constant + a.before + a.after;

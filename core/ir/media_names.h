@@ -1,5 +1,5 @@
-// Names of the inputs that a graph which reads pictures and sounds has beside those of every
-// language model (input_names). Rows of media have token id 0.
+// Names of the inputs that a graph which reads pictures and sounds has in addition to those of
+// every language model (input_names). Rows of media have token id 0.
 #pragma once
 
 #include <string_view>

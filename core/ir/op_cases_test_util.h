@@ -40,7 +40,7 @@ std::vector<OpCase> SamplingCases();
 std::vector<OpCase> TrainingCases();
 std::vector<OpCase> OptimizerCases();
 
-// A graph of this one op: operands are inputs (a state for what is written), results are outputs.
+// A graph of this one op: operands are inputs (states if the op writes them), results are outputs.
 Graph GraphOf(const OpUse& use);
 
 // f32 or i32 of these dims.

@@ -60,8 +60,8 @@ inline size_t WrittenOperands(const OpInfo& info) {
 }
 
 std::span<const OpInfo> AllOps();
-const OpInfo* FindOp(OpKind kind);  // null for a number that is no op
-const OpInfo& InfoOf(OpKind kind);  // of a kind that is one
+const OpInfo* FindOp(OpKind kind);  // null for a number that is not an op
+const OpInfo& InfoOf(OpKind kind);  // of a valid kind
 std::optional<OpKind> OpKindFromName(std::string_view name);
 inline std::string_view NameOf(OpKind kind) { return InfoOf(kind).name; }
 

@@ -165,7 +165,7 @@ Result<Dim> ParseDim(Cursor& in) {
 Result<TensorType> ParseType(Cursor& in) {
   const std::string_view name = in.Word();
   const auto dtype = DTypeFromName(name);
-  if (!dtype) return in.Fail("'{}' is no element type", name);
+  if (!dtype) return in.Fail("'{}' is not an element type", name);
   TensorType type;
   type.dtype = *dtype;
   RL_RETURN_IF_ERROR(in.Expect("["));
@@ -205,7 +205,7 @@ Status ParseAttr(Cursor& in, const AttrInfo& info, OpAttrs& attrs) {
     case AttrType::kEnum: {
       const std::string_view name = in.Word();
       const auto value = EnumeratorFromName(info.enum_name, name);
-      if (!value) return in.Fail("'{}' is no {}", name, info.enum_name);
+      if (!value) return in.Fail("'{}' is not a value of {}", name, info.enum_name);
       SetField(attrs, info, *value);
       return OkStatus();
     }
@@ -315,7 +315,7 @@ class Parser {
       return ParseLeaf(word, std::move(definitions[0]));
     }
     const auto kind = OpKindFromName(word);
-    if (!kind) return in_.Fail("'{}' is no op", word);
+    if (!kind) return in_.Fail("'{}' is not an op", word);
     return ParseOp(*kind, std::move(definitions));
   }
 

@@ -14,7 +14,7 @@
 
 namespace rullama {
 
-// The numbers behind the symbols in one step.
+// The values of the symbols in one step.
 struct Extents {
   int64_t t = 1;
   int64_t r = 1;

@@ -85,7 +85,7 @@ class Verifier {
                     value.producer, graph_.ops.size());
     }
     if (value.lifetime != Lifetime::kState && value.state != kNoValue) {
-      return Broken(kState, "value '{}' belongs to a state but is none", value.name);
+      return Broken(kState, "value '{}' belongs to a state but is not one", value.name);
     }
     switch (value.lifetime) {
       case Lifetime::kTransient:
@@ -136,7 +136,7 @@ class Verifier {
     }
     const Value& first = graph_.values[value.state];
     if (first.state != value.state || first.producer != kNoOp) {
-      return Broken(kState, "'{}' is named as the first version of state '{}' but is none",
+      return Broken(kState, "'{}' is named as the first version of state '{}' but is not one",
                     first.name, value.name);
     }
     const bool is_first = &first == &value;
@@ -215,7 +215,7 @@ class Verifier {
     for (size_t i = 0; i < op.results.size(); ++i) {
       if (i >= op.inputs.size() || op.inputs[i] == kNoValue ||
           graph_.values[op.inputs[i]].lifetime != Lifetime::kState) {
-        return Broken(kState, "{}: writes a value that is no state", Describe(index));
+        return Broken(kState, "{}: writes a value that is not a state", Describe(index));
       }
       const Value& old = graph_.values[op.inputs[i]];
       if (graph_.values[op.results[i]].state != old.state) {
@@ -265,7 +265,7 @@ class Verifier {
       const Value& value = graph_.values[id];
       if (value.producer == kNoOp) continue;
       if (std::ranges::count(graph_.ops[value.producer].results, id) != 1) {
-        return Broken(kStructure, "value '{}' is no result of its producer, {}", value.name,
+        return Broken(kStructure, "value '{}' is not a result of its producer, {}", value.name,
                       Describe(value.producer));
       }
     }

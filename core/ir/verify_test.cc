@@ -105,7 +105,7 @@ TEST(VerifyTest, ProducersAndIds) {
        [](Graph& g) { g.ops[2].results[0] = g.Find("y"); }},
       {"ir.structure", "result 0 does not name this op",
        [](Graph& g) { g.ops[2].results[0] = 1000; }},
-      {"ir.structure", "value 'spare' is no result of its producer",
+      {"ir.structure", "value 'spare' is not a result of its producer",
        [](Graph& g) {
          g.values.push_back(At(g, "z"));
          g.values.back().name = "spare";
@@ -176,7 +176,7 @@ TEST(VerifyTest, StateVersions) {
        [](Graph& g) {
          At(g, "k").type = {DType::kQ8_0, {2, 16, 1, 32}};
        }},
-      {"ir.state", "value 'x' belongs to a state but is none",
+      {"ir.state", "value 'x' belongs to a state but is not one",
        [](Graph& g) { At(g, "x").state = g.Find("k"); }},
       {"ir.state", "state 'k' does not name its first version",
        [](Graph& g) { At(g, "k").state = kNoValue; }},
@@ -186,7 +186,7 @@ TEST(VerifyTest, StateVersions) {
        [](Graph& g) { At(g, "k").state = g.Find("k.next"); }},
       {"ir.state", "version 'k.next' of state 'k' comes from no op",
        [](Graph& g) { At(g, "k.next").producer = kNoOp; }},
-      {"ir.state", "writes a value that is no state",
+      {"ir.state", "writes a value that is not a state",
        [](Graph& g) { g.ops[3].inputs[0] = g.Find("x"); }},
       {"ir.state", "'k.next' is a version of another state than operand 'k'",
        [](Graph& g) {

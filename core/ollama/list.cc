@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kParts = 4;                   // manifests/HOST/NAMESPACE/MODEL/TAG
-constexpr size_t kMaxFolderEntries = 100'000;  // of one folder; more is no store
+constexpr size_t kMaxFolderEntries = 100'000;  // of one folder; a folder with more is not a store
 
 struct Walk {
   std::vector<OllamaEntry> found;

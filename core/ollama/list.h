@@ -17,7 +17,7 @@ struct OllamaEntry {
 };
 
 // The models of all roots that exist, newest first; of models in several roots only the one that
-// ResolveOllamaModel finds. Files whose names are no model names are passed over. Error
+// ResolveOllamaModel finds. Files with other names than those of models are passed over. Error
 // io.permission (kIo) if a store cannot be read and no other one has a model.
 Result<std::vector<OllamaEntry>> ListOllamaModels(const OllamaStoreOptions& options);
 

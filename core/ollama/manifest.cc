@@ -74,7 +74,7 @@ Result<LayerRole> RoleOf(const std::string& media_type) {
 }
 
 Result<OllamaLayer> ParseLayer(const Json& json) {
-  if (!json.is_object()) return BadManifest("a layer that is no object", "an object");
+  if (!json.is_object()) return BadManifest("a layer that is not an object", "an object");
   RL_ASSIGN_OR_RETURN(const LayerRole role, RoleOf(StringOr(json, "mediaType")));
   RL_ASSIGN_OR_RETURN(std::string blob, BlobName(StringOr(json, "digest")));
   const auto size = json.find("size");
@@ -137,7 +137,7 @@ Result<std::string> BlobName(std::string_view digest) {
 
 Result<OllamaManifest> ParseOllamaManifest(std::string_view text) {
   const auto json = ParseObject(text);
-  if (!json) return BadManifest("a manifest that is no valid JSON object", "an image manifest");
+  if (!json) return BadManifest("a manifest that is not a valid JSON object", "an image manifest");
   const auto config = json->find("config");
   if (config == json->end() || !config->is_object()) {
     return BadManifest("a manifest without 'config'", "an object with a digest");
@@ -162,7 +162,7 @@ Result<OllamaManifest> ParseOllamaManifest(std::string_view text) {
 
 Status ParseOllamaConfig(std::string_view text, OllamaModel& model) {
   const auto json = ParseObject(text);
-  if (!json) return BadManifest("a config that is no valid JSON object", "an image config");
+  if (!json) return BadManifest("a config that is not a valid JSON object", "an image config");
   const std::string format = StringOr(*json, "model_format");
   if (!format.empty() && format != "gguf") {
     return MakeError(ErrorKind::kModelFile, "store.not_gguf",
@@ -180,7 +180,7 @@ Result<OllamaParams> ParseOllamaParams(std::string_view text) {
   const auto json = ParseObject(text);
   if (!json) {
     return MakeError(ErrorKind::kModelFile, "store.params",
-                     "the params layer is no valid JSON object; pull the model again");
+                     "the params layer is not a valid JSON object; pull the model again");
   }
   OllamaParams params;
   RL_RETURN_IF_ERROR(ReadNumber(*json, "temperature", params.temperature));

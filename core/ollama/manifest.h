@@ -39,7 +39,7 @@ Result<std::string> BlobName(std::string_view digest);
 // Fills the labels of `model` from its config. Errors: store.manifest, store.not_gguf.
 Status ParseOllamaConfig(std::string_view json, OllamaModel& model);
 
-// Error store.params for something that is no JSON object or a setting of the wrong type.
+// Error store.params for a text that is not a JSON object, or a setting of the wrong type.
 Result<OllamaParams> ParseOllamaParams(std::string_view json);
 
 }  // namespace rullama::gguf_internal

@@ -25,8 +25,8 @@ struct OllamaName {
 // Error store.name (kind kModelFile): says which part is wrong.
 Result<OllamaName> ParseOllamaName(std::string_view text);
 
-// Whether a command-line argument that is no existing file should be taken for a name: it parses
-// and does not end in ".gguf".
+// Whether a command-line argument that is not an existing file should be taken for a name: it
+// parses and does not end in ".gguf".
 [[nodiscard]] bool LooksLikeOllamaName(std::string_view text);
 
 }  // namespace rullama

@@ -69,7 +69,7 @@ class Store {
     return *std::move(found);
   }
 
-  // The content of a file of the store that is no model: JSON or text.
+  // The content of a file of the store other than a model: JSON or text.
   static Result<std::string> ReadSmall(const fs::path& path) {
     RL_ASSIGN_OR_RETURN(const MmapFile file, Map(path));
     if (file.bytes().size() > gguf_internal::kMaxStoreJsonBytes) {

@@ -38,8 +38,8 @@ int64_t ColumnsOf(const Site& s, ValueId value) {
 
 }  // namespace
 
-// ln(sum) + (max - logit): the difference first, because the logarithm is small beside both. A row
-// of only -inf has ln(1) + (0 - -inf).
+// ln(sum) + (max - logit): the difference first, because the logarithm is small compared with both.
+// A row of only -inf has ln(1) + (0 - -inf).
 ValueId CrossEntropy(const Site& s, const ops::CrossEntropy& op) {
   GraphBuilder& b = s.b;
   const Targets targets = AddTargets(s, op.targets, ColumnsOf(s, op.logits));

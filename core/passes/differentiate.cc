@@ -260,7 +260,7 @@ class Differentiator {
     const ValueId parameter = op.inputs[operand];
     const Value& value = source_.value(parameter);
     if (value.lifetime != Lifetime::kState) {
-      return Refused(op, fmt::format("by operand {}, which is no parameter",
+      return Refused(op, fmt::format("by operand {}, which is not a parameter",
                                      InfoOf(op.kind).operands[operand].name));
     }
     ValueId& state = gradient_[parameter];
@@ -273,7 +273,7 @@ class Differentiator {
 
   [[nodiscard]] Status Refused(const Op& op, const std::string& part) const {
     return MakeError(ErrorKind::kRuntime, "train.no_derivative",
-                     "op {} '{}' cannot be differentiated {}, and a parameter is behind it",
+                     "op {} '{}' cannot be differentiated {}, and it depends on a parameter",
                      NameOf(op.kind), source_.value(op.results[0]).name, part);
   }
 

@@ -6,13 +6,12 @@
 // parameter, nor for constants. Composites that have no derivative of their own are decomposed
 // where they are active. Ops are differentiated in the reverse order of the graph, and the
 // gradient of a value with several users is their sum in that order, so a step has one result.
-//
-// It runs behind the row demand, and no row demand may run behind it: results of one op may have R
+// It runs after the row demand, and no row demand may run after it: results of one op may have R
 // rows and T rows. Pure; thread-safe.
 //
 // Errors: train.no_derivative (an active op has none; the message names the op), train.value (a
 // value that is named does not exist or has a wrong type), train.no_path (a parameter, or a value
-// whose gradient is asked for, does not change what is seeded).
+// whose gradient is asked for, does not change the seeded values).
 #pragma once
 
 #include <string>

@@ -110,7 +110,7 @@ class LayerFinder {
 
   const Graph& graph_;
   std::span<const std::string> outputs_;
-  std::vector<size_t> output_of_;  // by value; kNoLayer if it is no output of a layer
+  std::vector<size_t> output_of_;  // by value; kNoLayer if it is not an output of a layer
   std::vector<size_t> layers_;     // by op
   std::vector<bool> follows_layer_;
 };

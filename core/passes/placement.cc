@@ -41,7 +41,7 @@ class Placer {
   }
 
  private:
-  // Whether there is a host beside the home of an op.
+  // Whether there is a host other than the home of an op.
   [[nodiscard]] bool HasHost(size_t i) const {
     return policy_.host_device >= 0 && policy_.host_device != home_[i];
   }
@@ -235,14 +235,14 @@ class Placer {
     if (policy_.fallback == FallbackPolicy::kDeny) {
       return fmt::format(
           "set placement.fallback to 'list', with '{}' in placement.host_ops, or to 'allow' to let "
-          "the host run what is refused, or choose another backend",
+          "the host run these ops, or choose another backend",
           fmt::join(kinds, "', '"));
     }
     if (!HasHost(i)) return "no host device is open that could take it; choose another backend";
     if (!MayRunOnHost(i)) {
       return fmt::format(
           "add '{}' to placement.host_ops or set placement.fallback to 'allow' to let the host run "
-          "what is refused",
+          "these ops",
           fmt::join(kinds, "', '"));
     }
     return fmt::format("the host ({}) refuses it too: {}; choose another backend",

@@ -35,8 +35,8 @@ struct PlacementPolicy {
   int64_t host_expert_layers = 0;
   int main_device = 0;
   // The device of each layer of a model on several devices; empty: everything is at home on the
-  // main device. `layer_outputs` has the names of the residual stream behind the embedding and
-  // behind each layer (layers.h). The embedding goes with the first layer, the head with the last.
+  // main device. `layer_outputs` has the names of the residual stream after the embedding and after
+  // each layer (layers.h). The embedding goes with the first layer, the head with the last.
   std::vector<int> layer_devices;
   std::vector<std::string> layer_outputs;
   int host_device = -1;                   // -1: no host device; may be the device of layers

@@ -68,7 +68,7 @@ TEST(Placement, RefusedCompositesAreDecomposedUntilSupported) {
   EXPECT_EQ(CountOps(graph, OpKind::kPleInject), 0U);
   EXPECT_EQ(CountOps(graph, OpKind::kResidualNorm), 0U);
   EXPECT_EQ(CountOps(graph, OpKind::kAttentionScores), 3U);
-  EXPECT_GT(CountOps(graph, OpKind::kRmsNorm), 0U) << "what is supported stays composite";
+  EXPECT_GT(CountOps(graph, OpKind::kRmsNorm), 0U) << "supported ops stay composite";
   // 3 attentions, 6 residual norms, 3 injections and the residual norms inside them.
   EXPECT_EQ(placed->report.decomposed.size(), 15U);
   EXPECT_EQ(placed->report.decomposed[0].reason, "no kernel");
@@ -178,7 +178,7 @@ TEST(Placement, AListedCompositeGoesToTheHostWhole) {
   EXPECT_TRUE(placed->report.decomposed.empty());
 }
 
-// Three mixtures of experts, one behind the other.
+// Three mixtures of experts, one after the other.
 Graph Mixtures() {
   GraphBuilder b("mixtures");
   ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 8}});

@@ -3,7 +3,7 @@
 // and runs the ops that compute them on R rows. Where an op on R rows reads a value of T rows, one
 // gather_rows selects them. ops.def defines how demand passes through an op, so the pass is
 // independent of the model. Example: in a prefill chunk of a model whose last layers share the
-// cache of earlier ones, everything behind the last layer that writes a cache runs on R rows.
+// cache of earlier ones, everything after the last layer that writes a cache runs on R rows.
 //
 // A gather_rows of the input "rows" in the source graph counts as a demand of the wanted rows of
 // its table. So ops that follow the wanted rows of a value may read inputs of R rows.

@@ -33,7 +33,7 @@ Dependencies FindDependencies(const Graph& graph) {
       if (graph.value(input).producer != kNoOp) add(graph.value(input).producer, i);
     }
   }
-  // An op that computes something again stays behind the op before it: earlier, its result would
+  // An op that computes something again stays after the op before it: earlier, its result would
   // take memory for longer.
   for (OpIndex i = 1; i < graph.ops.size(); ++i) {
     if (graph.ops[i].epoch > 0) add(i - 1, i);

@@ -59,7 +59,8 @@ class WantedRowsPass {
     if (past_ == kNoValue || source_.rows_input == kNoValue) return source_;
     FindAppends();
     if (!FindLateOps()) return source_;
-    // Late ops read the caches behind the step's rows, so they come after the ops that append them.
+    // Late ops read the caches after the step's rows were appended, so they come after the ops that
+    // append them.
     for (OpIndex i = 0; i < source_.ops.size(); ++i) {
       if (!is_late_[i]) KeepEarly(source_.ops[i]);
     }

@@ -65,7 +65,7 @@ TEST(DecodeWantedRows, TakesACacheAsLongAsTheWindow) {
   EXPECT_NE(Must(DecodeWantedRows(Must(ParseText(text)))).Find("past_of_wanted"), kNoValue);
 }
 
-// A copy of the rows, and behind it `count` ops that run on the wanted ones.
+// A copy of the rows, followed by `count` ops that run on the wanted ones.
 Graph WantedChain(int count) {
   GraphBuilder b("chain");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});

@@ -51,7 +51,7 @@ TEST_F(BlobCacheTest, RoundTripAndReplace) {
   EXPECT_EQ(cache.Get("b"), Bytes("other"));
   EXPECT_EQ(Make(directory_).Get("a"), Bytes("second, longer")) << "survives the process";
   EXPECT_THAT(notices_, IsEmpty());
-  // No temporary files stay behind.
+  // No temporary files are left.
   const auto files = fs::directory_iterator(directory_);
   EXPECT_EQ(std::distance(fs::begin(files), fs::end(files)), 2);
 }

@@ -21,7 +21,7 @@ namespace rullama {
 // A call in progress. What it refers to outlives the call; `function` is a literal.
 struct WatchedCall {
   std::string_view function;
-  const Graph* graph = nullptr;  // what is queried, compiled or executed, or null
+  const Graph* graph = nullptr;  // the graph that is queried, compiled or executed, or null
   std::string_view object = {};  // the weight it is about; may be empty
 };
 

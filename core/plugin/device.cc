@@ -67,7 +67,7 @@ Graph ForOlderPlugin(Graph graph, int minor) {
   return graph;
 }
 
-// Where the records of a plan of `graph` go, and what is wrong with the first that cannot be.
+// The records of a plan of `graph`, and the fault of the first invalid one.
 struct TimesReader {
   const Graph& graph;
   const std::function<void(const OpTime&)>& sink;
@@ -78,7 +78,7 @@ OpTime::Clock::time_point ToTimePoint(uint64_t nanoseconds) {
   return OpTime::Clock::time_point(std::chrono::nanoseconds(nanoseconds));
 }
 
-// Returns what is wrong with a record, or an empty text.
+// Returns the fault of a record, or an empty text.
 std::string CheckTime(const rl_op_time& time, size_t ops_of_graph) {
   if (time.ops == nullptr || time.op_count == 0) return "without ops";
   const std::span ops(time.ops, time.op_count);

@@ -9,7 +9,7 @@
 namespace rullama {
 
 // Error plugin.load (kBackend) if the file ends before the parts that its ELF headers describe, as
-// a full disk or an interrupted copy leaves it. All other faults, such as a file that is no ELF
+// a full disk or an interrupted copy leaves it. All other faults, such as a file that is not an ELF
 // file, are left to the dynamic loader, which reports them. Thread-safe.
 Status CheckElfIsWhole(const std::filesystem::path& path);
 

@@ -32,11 +32,11 @@ struct RegistryOptions {
   // RULLAMA_PLUGIN_PATH: absolute directories separated by ':'.
   std::string environment;
   bool privileged = false;  // setuid or the like: the environment is not to be trusted
-  std::filesystem::path program_directory;  // where the program lies; empty: do not look beside it
-  // Folders of libraries beside the program's folder, relative to their common parent. Plugins lie
+  std::filesystem::path program_directory;  // where the program lies; empty: do not look near it
+  // Folders of libraries next to the program's folder, relative to their common parent. Plugins lie
   // in `rullama` of each.
   std::vector<std::filesystem::path> library_folders = {"lib"};
-  // Where librullama lies, if this code is part of it: plugins lie in `rullama` beside it, and
+  // Where librullama lies, if this code is part of it: plugins lie in `rullama` next to it, and
   // those of the program's installation are not looked for.
   std::filesystem::path library_directory;
   std::filesystem::path build_directory;  // set by programs of the build tree only

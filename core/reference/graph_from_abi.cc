@@ -73,7 +73,7 @@ Result<Op> OpFromAbi(const rl_op& from, uint32_t value_count) {
   const auto is_value = [&](ValueId id) { return id < value_count; };
   const auto is_operand = [&](ValueId id) { return id == kNoValue || is_value(id); };
   if (!std::ranges::all_of(op.inputs, is_operand) || !std::ranges::all_of(op.results, is_value)) {
-    return MakeError(ErrorKind::kBackend, "ref.graph", "{}: an operand or result is no value",
+    return MakeError(ErrorKind::kBackend, "ref.graph", "{}: an operand or result is not a value",
                      info->name);
   }
   return op;

@@ -73,7 +73,7 @@ TEST(GraphFromAbiTest, BrokenGraphsAreRefused) {
   EXPECT_THAT(ErrorOf([](Changed& c) { c.values()[0].dims[1].constant = -4; }),
               HasSubstr("[ir.type]"));
   EXPECT_THAT(ErrorOf([](Changed& c) { c.op().kind = 9999; }), HasSubstr("unknown op kind 9999"));
-  EXPECT_THAT(ErrorOf([](Changed& c) { c.inputs()[0] = 1000; }), HasSubstr("is no value"));
+  EXPECT_THAT(ErrorOf([](Changed& c) { c.inputs()[0] = 1000; }), HasSubstr("is not a value"));
   EXPECT_THAT(ErrorOf([](Changed& c) { c.inputs()[0] = RL_NO_VALUE; }), HasSubstr("is missing"));
   EXPECT_THAT(ErrorOf([](Changed& c) { c.op().attrs_size = 4; }),
               HasSubstr("attributes of 4 bytes, expected 8"));

@@ -95,7 +95,7 @@ Status Interpreter::Bind(std::string_view input, Tensor tensor) {
 Status Interpreter::BindStateMemory(ValueId state, std::span<std::byte> bytes) {
   if (state >= graph_.values.size() || graph_.values[state].lifetime != Lifetime::kState ||
       graph_.values[state].state != state) {
-    return MakeError(ErrorKind::kRuntime, "ref.state", "value {} is no state", state);
+    return MakeError(ErrorKind::kRuntime, "ref.state", "value {} is not a state", state);
   }
   const TensorType& type = graph_.type(state);
   if (bytes.size() != type.BytesAt({})) {

@@ -33,8 +33,8 @@ struct CachedRows {
   std::span<const int32_t> past_of_wanted;
 };
 
-// The memory of the host that a step needs to run beside steps of other lanes: between its segments
-// the buffers on the devices belong to others.
+// The memory of the host that a step needs to run concurrently with steps of other lanes: between
+// its segments the buffers on the devices belong to others.
 struct LaneStep {
   StepRows rows;
   std::vector<int32_t> past;  // the number of cached rows of each slot
@@ -139,7 +139,7 @@ class BoundPlan {
     const BoundSegment* segment;
     const OutputBinding* output;
   };
-  // The output of this name, which has so many bytes at these extents.
+  // The output of this name and its bytes at these extents.
   [[nodiscard]] Result<FoundOutput> FindOutput(std::string_view name, const Extents& extents,
                                                size_t bytes) const;
 

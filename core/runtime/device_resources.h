@@ -31,7 +31,7 @@ namespace rullama {
 
 // Bytes on all devices.
 struct ResourceBytes {
-  uint64_t weights = 0;          // held by the devices beside the file mapping
+  uint64_t weights = 0;          // held by the devices, without the file mapping
   uint64_t weights_in_file = 0;  // read in place
   uint64_t states = 0;
   uint64_t arenas = 0;
@@ -49,12 +49,12 @@ class DeviceResources {
   DeviceResources(const DeviceResources&) = delete;
   DeviceResources& operator=(const DeviceResources&) = delete;
 
-  // The bytes that each device would hold beside those it holds already once all the programs have
+  // The bytes that each device would hold in addition to its present ones once all programs have
   // run. Programs share weights, caches and the largest arena.
   [[nodiscard]] Result<std::vector<MemoryNeed>> NeedOf(std::span<const Program> programs) const;
 
-  // Checks that every device has free memory for what the program needs in addition to what is held
-  // already (error device.memory), and counts that as allocated.
+  // Checks that every device has free memory for what the program needs in addition to its present
+  // bytes (error device.memory), and counts that as allocated.
   Status CheckMemory(const Program& program);
 
   // Creates the arenas of a program, which those of smaller programs then share. Checks and counts

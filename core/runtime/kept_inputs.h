@@ -1,5 +1,5 @@
-// The inputs of a session's graphs that are no part of a step's rows (seed, biases). A value is set
-// once and stays until it is set again. A step writes it to the buffers of its plan that hold
+// The inputs of a session's graphs that are not part of a step's rows (seed, biases). A value is
+// set once and stays until it is set again. A step writes it to the buffers of its plan that hold
 // another one.
 //
 // Steps of different lanes (session.h) share the buffers, so an input may have a value of its own
@@ -58,7 +58,8 @@ class KeptInputs {
   void Declare(const Graph& graph);
 
   // Sets an input. `data` has the size of the input's type; if the type depends on the size of the
-  // step, at most its size at the largest step. Setting what is kept already changes nothing.
+  // step, at most its size at the largest step. Setting a value that is kept already changes
+  // nothing.
   Status Set(std::string_view name, std::span<const std::byte> data, StepLane lane = {});
 
   // The input of this name, or null. The address is stable.

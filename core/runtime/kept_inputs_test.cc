@@ -59,7 +59,7 @@ TEST_F(KeptInputsTest, AValueIsWrittenOnceUntilAnotherIsSet) {
   ASSERT_TRUE(kept_.Set(kExtra, BytesOf({3, 4})));
   ASSERT_TRUE(Write());
   EXPECT_THAT(Read(), ElementsAre(3, 4));
-  // A trace of writes: the target is changed behind the back of the inputs.
+  // A trace of writes: the target is changed without the knowledge of the inputs.
   ASSERT_TRUE(device_->Write(buffer_, 0, BytesOf({7, 7})));
   ASSERT_TRUE(kept_.Set(kExtra, BytesOf({3, 4})));
   ASSERT_TRUE(Write());

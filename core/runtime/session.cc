@@ -107,7 +107,7 @@ Session::Wanted Session::WantedOf(const StepRows& rows) const {
   return once && last ? Wanted::kLast : Wanted::kSome;
 }
 
-// Steps that do not extend the past see no row behind them.
+// Steps that do not extend the past see no row after them.
 bool Session::MayCutWantedRows(size_t graph, const Bucket& bucket, Wanted wanted) const {
   return wanted == Wanted::kLast && bucket.demand == DemandMode::kPerOutput &&
          ReadsPrompts({bucket.max_t, bucket.max_r}) && graphs_[graph].extends_past;

@@ -79,7 +79,7 @@ struct SessionOptions {
   StepLimits limits;
   int64_t slots = 0;                 // 0: the length of the input "past" of the first graph
   StepObserver* observer = nullptr;  // borrowed; outlives the session; for no lanes
-  size_t lanes = 0;                  // steps that Start() can begin beside each other
+  size_t lanes = 0;                  // steps that can be in flight together
   // The memory of all sessions on these devices; null: there is no other one.
   std::shared_ptr<AllocatedBytes> allocated = {};
 };
@@ -97,7 +97,8 @@ class Session {
 
   // Sets an input that is not part of StepRows (seed, biases). It is kept until set again. `data`
   // has the size of the input's type; if the type has T or R rows, following steps that read it
-  // must have that T or R. Setting what is kept already costs a comparison. With a lane that has
+  // must have that T or R. Setting a value that is kept already costs a comparison. With a lane
+  // that has
   // no step in flight: of the steps of that lane only, for which it goes before the common value.
   Status SetInput(std::string_view name, std::span<const std::byte> data, StepLane lane = {});
 
@@ -114,7 +115,7 @@ class Session {
   Status Start(size_t lane, const StepRows& rows);
   // Waits for the step of a lane. Errors: those that Run() would have returned.
   Status Finish(size_t lane);
-  // Waits until the devices have nothing to do. For whoever uses them beside the session.
+  // Waits until the devices have nothing to do. For other users of the devices.
   void WaitForSteps();
 
   // Fills a state with zeros on every device that holds it.
@@ -158,10 +159,10 @@ class Session {
     GraphHandle graph;
     Error error;  // placement.refused or passes.state_split
   };
-  // The bytes that each device will hold beside those it holds already once every graph has run its
-  // largest step. Allocates nothing on a device. With `refused`, graphs that the devices refuse are
-  // returned there and not counted: whether one is needed shows when it is to run. The error of the
-  // first if all are refused, or if any is and `refused` is null.
+  // The bytes that each device will hold in addition to its present ones once every graph has run
+  // its largest step. Allocates nothing on a device. With `refused`, graphs that the devices refuse
+  // are returned there and not counted: whether one is needed shows when it is to run. The error of
+  // the first if all are refused, or if any is and `refused` is null.
   [[nodiscard]] Result<std::vector<MemoryNeed>> PredictMemory(
       std::vector<RefusedGraph>* refused = nullptr) const;
 
@@ -235,10 +236,10 @@ class Session {
                                                 bool wanted_rows_apart) const;
   // The program of the largest step of a graph.
   [[nodiscard]] Result<Program> BuildLargestProgram(size_t graph) const;
-  // The first plan of a graph for prompts creates the arenas of the largest one, so that prompts
-  // that become longer do not each leave one behind.
+  // The first plan of a graph for prompts creates the arenas of the largest one, so that growing
+  // prompts do not each create another one.
   Status MakeArenasFor(size_t graph, const Bucket& bucket);
-  // The plan for so many rows.
+  // The plan for `rows` rows.
   Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
                                        int64_t wanted_count, Wanted wanted);
 

@@ -145,7 +145,7 @@ TEST(SessionSnapshotTest, GoesBackAsFarAsTheRingAllows) {
   ExpectError(session->SetPast(0, 8), "session.internal", "position 8");
   ExpectError(session->SetPast(0, -1), "session.internal", "position -1");
   ExpectError(session->SetPast(3, 0), "session.internal", "slot 3 of 3");
-  EXPECT_EQ(session->past(0), 7) << "what is refused changes nothing";
+  EXPECT_EQ(session->past(0), 7) << "a refused call changes nothing";
   ASSERT_TRUE(session->SetPast(0, 6));
   ExpectError(session->SetPast(0, 5), "snapshot.rewind", "position 5");
   EXPECT_EQ(session.Next(0), MemorySession::Expected(6));

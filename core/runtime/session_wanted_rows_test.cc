@@ -98,7 +98,7 @@ class CachedSession {
   std::unique_ptr<Session> session_;
 };
 
-// `count` rows of each of so many slots, which alternate, after `past` rows.
+// `count` rows of each of `slots` slots, which alternate, after `past` rows.
 StepRows Rows(int32_t count, int32_t past, int32_t slots = 1) {
   StepRows rows;
   for (int32_t i = 0; i < count; ++i) {
@@ -115,7 +115,7 @@ int32_t Last(const StepRows& rows) { return static_cast<int32_t>(rows.tokens.siz
 
 std::vector<float> LastRow(const std::vector<float>& y) { return {y.end() - kVocabulary, y.end()}; }
 
-// With another row wanted beside the last one the step is one segment.
+// With another row wanted in addition to the last one the step is one segment.
 std::vector<float> InOnePiece(CachedSession& session, StepRows rows) {
   rows.wanted = {0, Last(rows)};
   std::vector<float> y = session.Run(rows);

@@ -30,7 +30,7 @@ struct StoredSnapshot {
 // `position` tokens; io.*.
 Status WriteSnapshot(const StoredSnapshot& stored, const std::filesystem::path& path);
 
-// Errors: io.*, gguf.*; snapshot.file (kModelFile) for a file that is no snapshot, of another
+// Errors: io.*, gguf.*; snapshot.file (kModelFile) for a file that is not a snapshot, of another
 // version, or damaged; snapshot.memory. Whether it fits a session is for
 // Session::Restore to say, and whether it is of the same model for the caller.
 Result<StoredSnapshot> ReadSnapshot(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-// Files of snapshots: what is written is read again, and nothing else is taken for a snapshot.
+// Files of snapshots: what was written is read again, and nothing else is taken for a snapshot.
 #include "core/runtime/snapshot_file.h"
 
 #include <gmock/gmock.h>
@@ -83,7 +83,7 @@ TEST_F(SnapshotFileTest, NoticesEveryChangedByte) {
     WriteBytes(bad);
     if (ErrorOf() == "none") {
       ++unnoticed;
-      EXPECT_EQ(good[i], 0) << "byte " << i << " is no padding";
+      EXPECT_EQ(good[i], 0) << "byte " << i << " is not padding";
     }
   }
   EXPECT_LT(unnoticed, 96) << "more than the padding of three sections";

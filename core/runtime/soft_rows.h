@@ -1,5 +1,5 @@
 // Rows whose embeddings are soft tokens of a picture or a sound: what a step of a graph with the
-// inputs of media_names reads beside its StepRows.
+// inputs of media_names reads in addition to its StepRows.
 //
 // Ownership: SoftRowInputs borrows the session for the length of a call. Thread safety: one thread
 // at a time. Errors: session.internal; those of Session::SetInput.

@@ -45,7 +45,7 @@ class StepPipeline {
   StepPipeline(const StepPipeline&) = delete;
   StepPipeline& operator=(const StepPipeline&) = delete;
 
-  // Starts a step that does not run, behind those that were started before.
+  // Starts a step that does not run, after those that were started before.
   void Start(PipelinedStep& step);
   // Blocks until the step has ended, and returns how.
   Status Wait(PipelinedStep& step);

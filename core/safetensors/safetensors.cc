@@ -56,7 +56,7 @@ Result<Json> ParseHeader(std::string_view text) {
   }
   if (json && json->is_object()) return *std::move(json);
   return BadHeader("the header {}, expected a JSON object of tensors; the file is damaged",
-                   json ? "is no JSON object" : json.error().ToString());
+                   json ? "is not a JSON object" : json.error().ToString());
 }
 
 Result<std::map<std::string, std::string>> ReadMetadata(const Json& json) {
@@ -170,7 +170,7 @@ Result<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes)
   const uint64_t length = LengthOf(bytes);
   if (length > kMaxSafetensorsHeader || length > bytes.size() - kLengthBytes) {
     return BadHeader(
-        "the header would have {} bytes, the file has {} behind its length (limit {}); it is no "
+        "the header would have {} bytes, the file has {} after its length (limit {}); it is not a "
         "safetensors file, or was not copied completely",
         length, bytes.size() - kLengthBytes, kMaxSafetensorsHeader);
   }

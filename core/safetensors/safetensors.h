@@ -6,7 +6,7 @@
 // Thread safety: immutable after opening.
 // Errors: safetensors.header (length, JSON, a member that is missing, unknown, repeated or of a
 // wrong type), safetensors.tensor (type, shape, size or place of one tensor), safetensors.layout
-// (holes, overlaps, bytes behind the last tensor); io.* of opening and writing.
+// (holes, overlaps, bytes after the last tensor); io.* of opening and writing.
 #pragma once
 
 #include <cstddef>

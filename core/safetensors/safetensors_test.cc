@@ -109,7 +109,7 @@ TEST(Safetensors, DamagedFilesAreErrors) {
        "safetensors.layout"},
       {"hole", "{" + Tensor("a", f32 + "[0,4]") + "," + Tensor("b", f32 + "[8,12]") + "}", 12,
        "begins at byte 8, expected 4"},
-      {"behind", "{" + Tensor("a", f32 + "[0,4]") + "}", 5, "the file has 5 bytes of data"},
+      {"after", "{" + Tensor("a", f32 + "[0,4]") + "}", 5, "the file has 5 bytes of data"},
   };
   for (const Hostile& row : cases) {
     EXPECT_THAT(ErrorOf(FileOf(row.header, row.data)), HasSubstr(row.expected)) << row.name;

@@ -197,7 +197,7 @@ class Plan {
 
 struct OpSupport {
   bool supported = false;
-  std::string reason;  // why not; what is longer than 123 bytes ends in "..."
+  std::string reason;  // why not; a text of more than 123 bytes ends in "..."
 };
 
 // The memory a weight will take, asked for before anything is loaded; the host's estimates and
@@ -228,7 +228,8 @@ class Device {
   virtual void Wait() {}
 };
 
-// The object behind an opaque handle of a value. Null only where the host has not set it yet.
+// The object that an opaque handle of a value stands for. Null only where the host has not set it
+// yet.
 template <typename T>
 T* BufferOf(const rl_value& value) {
   return static_cast<T*>(reinterpret_cast<Buffer*>(value.buffer));

@@ -397,8 +397,8 @@ inline void DequantizeIq4Xs(const std::byte* blocks, size_t count, float* out) {
   }
 }
 
-// The same for the number of a type, as in rl_value and rl_weight_desc; null for a number that is
-// none, too.
+// The same for the number of a type, as in rl_value and rl_weight_desc; null for a number without a
+// type, too.
 [[nodiscard]] constexpr Dequantizer FindDequantizer(uint32_t dtype) {
   const DTypeInfo* info = FindDType(dtype);
   return info == nullptr ? nullptr : FindDequantizer(info->dtype);

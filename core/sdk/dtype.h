@@ -25,7 +25,7 @@ inline constexpr DTypeInfo kDTypes[] = {
 #include <rullama/abi/dtypes.def>
 };
 
-// The row of a type, or null for a number that is none.
+// The row of a type, or null for a number without one.
 [[nodiscard]] constexpr const DTypeInfo* FindDType(uint32_t id) {
   for (const DTypeInfo& info : kDTypes) {
     if (static_cast<uint32_t>(info.dtype) == id) return &info;

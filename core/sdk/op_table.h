@@ -98,7 +98,7 @@ std::string RefuseWeights(const GraphView& graph, const rl_op& op, IsSupported&&
     if (weight == nullptr || RoleOf(op.kind, i) != OperandRole::kWeight) continue;
     const auto dtype = static_cast<DType>(weight->dtype);
     if (!is_supported(dtype)) return "weight type " + std::string(NameOf(dtype));
-    if (weight->lifetime != RL_LIFETIME_CONSTANT) return "weight is no constant";
+    if (weight->lifetime != RL_LIFETIME_CONSTANT) return "weight is not a constant";
   }
   return {};
 }

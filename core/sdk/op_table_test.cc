@@ -106,7 +106,7 @@ TEST(RefuseWeightsTest, NamesTheTypeOrTheLifetime) {
   const auto is_q4 = [](DType dtype) { return dtype == DType::kQ4_K; };
   EXPECT_EQ(RefuseWeights(GraphView(graph), op, is_q4), "");
   weight.lifetime = RL_LIFETIME_TRANSIENT;
-  EXPECT_EQ(RefuseWeights(GraphView(graph), op, is_q4), "weight is no constant");
+  EXPECT_EQ(RefuseWeights(GraphView(graph), op, is_q4), "weight is not a constant");
   weight.dtype = RL_DTYPE_F16;
   EXPECT_EQ(RefuseWeights(GraphView(graph), op, is_q4), "weight type f16");
 }

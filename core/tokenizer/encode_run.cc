@@ -192,7 +192,7 @@ bool EncodeRun::EncodeWord(size_t begin, size_t end) {
   return true;
 }
 
-// One symbol per character, or per byte for characters that are no tokens; then the merges.
+// One symbol per character, or per byte for characters that are not tokens; then the merges.
 bool EncodeRun::MergeWord(std::string_view word) {
   symbols_.clear();
   for (size_t at = 0; at < word.size();) {

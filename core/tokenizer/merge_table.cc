@@ -114,8 +114,7 @@ Status MergeTable::Build(std::span<const std::string_view> merges, const TokenTa
   return OkStatus();
 }
 
-// Writes lines [begin, end). Returns the first that is no merge of
-// tokens, or `end`.
+// Writes lines [begin, end). Returns the first that is not a merge of tokens, or `end`.
 size_t MergeTable::Resolve(std::span<const std::string_view> merges, size_t begin, size_t end,
                            const TokenTable& tokens) {
   std::array<Pending, kMergesAtOnce> batch;
@@ -162,7 +161,7 @@ size_t MergeTable::FindPairs(std::string_view text, TokenId merged,
 }
 
 // All cores look up the pairs of each token, in a place of its own, as threads must not allocate;
-// what is left free between them is then closed up.
+// the gaps between them are then closed.
 void MergeTable::BuildFromScores(std::span<const std::string_view> texts,
                                  std::span<const float> scores, const std::vector<bool>& is_piece,
                                  const TokenTable& tokens) {

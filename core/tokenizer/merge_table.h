@@ -25,8 +25,8 @@ struct Merge {
 class MergeTable {
  public:
   // Resolves "left right" lines to ids. The lowest rank of several equal pairs counts. Error
-  // tokenizer.merge: a line without a separating space, or one whose parts or result are no tokens.
-  // May throw std::bad_alloc.
+  // tokenizer.merge: a line without a separating space, or one whose parts or result are not
+  // tokens. May throw std::bad_alloc.
   Status Build(std::span<const std::string_view> merges, const TokenTable& tokens);
   // The merges of SentencePiece: every pair of tokens whose joined text is a token, ranked by its
   // score, the highest first; equal scores have equal ranks. `is_piece` says which tokens take part

@@ -42,7 +42,7 @@ class ScoredVocabulary {
   }
 
   // The definition: of all neighbours whose joined text is a piece those of the highest score join,
-  // the leftmost first; characters that are no pieces become bytes. `text` has no special tokens.
+  // the leftmost first; characters that are not pieces become bytes. `text` has no special tokens.
   [[nodiscard]] Ids Naive(std::string_view text) const {
     std::vector<std::string> symbols;
     for (size_t at = 0; at < text.size();) {

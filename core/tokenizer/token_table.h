@@ -48,7 +48,7 @@ class TokenTable {
     }
   }
   // A faster look-up for texts that are expected to be tokens. It does not touch the text, which
-  // would cost two cache misses. Every token is found; a text that is no token is taken for one
+  // would cost two cache misses. Every token is found; a text that is not a token is taken for one
   // only if it shares 32 hash bits with a neighbour in the table.
   [[nodiscard]] TokenId FindExpected(std::string_view text, uint64_t hash) const {
     if (has_twins_) return Find(text, hash);

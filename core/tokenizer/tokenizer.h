@@ -61,7 +61,7 @@ struct TextSegment {
 class Tokenizer {
  public:
   // Errors (kModelFile): those of CheckVocabulary; tokenizer.merge (a merge whose parts or result
-  // are no tokens); tokenizer.bytes (neither all 256 byte tokens nor an unknown token);
+  // are not tokens); tokenizer.bytes (neither all 256 byte tokens nor an unknown token);
   // (kOutOfMemory) tokenizer.memory.
   static Result<std::shared_ptr<const Tokenizer>> Build(VocabularyData data);
 

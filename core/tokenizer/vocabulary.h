@@ -1,9 +1,9 @@
 // The data a tokenizer is built from: views of the arrays in a model file, and the checks that make
 // them safe to use.
 //
-// Ownership: the string views borrow; the bytes behind `tokens` must outlive every Tokenizer built
-// from them (they normally lie in the memory-mapped model file). `merges` is read while building
-// only. Thread safety: plain data.
+// Ownership: the string views borrow; the bytes of `tokens` must outlive every Tokenizer built from
+// them (they normally lie in the memory-mapped model file). `merges` is read while building only.
+// Thread safety: plain data.
 #pragma once
 
 #include <cstdint>

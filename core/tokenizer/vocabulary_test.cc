@@ -120,7 +120,7 @@ TEST(Vocabulary, TextThatCannotBeEncodedIsRefusedAtLoad) {
 }
 
 // Equal tokens: the lowest id encodes. Equal merges: the lowest rank counts. An empty token and
-// tokens that are no UTF-8 are never met in text but can be decoded.
+// tokens that are not UTF-8 are never met in text but can be decoded.
 TEST(Vocabulary, OddButUsable) {
   OwnedVocabulary vocabulary;
   for (const char* text : {"<pad>", "<eos>", "<bos>", "<unk>"}) {

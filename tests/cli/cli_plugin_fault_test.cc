@@ -108,7 +108,7 @@ TEST(AutoSettings, AProcessorTakesShortSteps) {
   EXPECT_THAT(result.err, Not(HasSubstr("host_weights")));
 }
 
-// What a run does not need is no warning, and refuses nothing.
+// A lack that does not matter to a run is not a warning, and refuses nothing.
 TEST(PluginFault, WhatABackendCannotDoIsANote) {
   RunOptions options;
   options.environment.emplace_back("RULLAMA_FAULTY_REFUSES=logprobs.");
@@ -196,7 +196,7 @@ TEST(PluginFault, DenyNamesAllKindsAndSaysWhatToSet) {
                  options);
   EXPECT_EQ(result.exit_code, kPluginExit);
   EXPECT_THAT(result.err, AllOf(HasSubstr("refused as well: "), HasSubstr("matmul (only copy)"),
-                                HasSubstr("or to 'allow' to let the host run what is refused")));
+                                HasSubstr("or to 'allow' to let the host run these ops")));
 }
 
 RunResult NewBackend(const std::string& name) {
