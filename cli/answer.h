@@ -32,7 +32,7 @@ struct Answer {
   [[nodiscard]] int64_t prompt_tokens() const {
     return completion.prompt_tokens - completion.cached_tokens;
   }
-  // Whether it ends in text, behind which the line is still open.
+  // Whether it ends in text, so that the line is still open.
   [[nodiscard]] bool ends_in_text() const {
     return !completion.text.empty() && completion.tool_calls.empty();
   }

@@ -94,8 +94,8 @@ Error UnknownOption(const CLI::App& command, const std::string& name) {
                       name, hint)};
 }
 
-// Several letters behind one dash, which CLI11 does not take for a name, and options whose value
-// may be left out.
+// Several letters after one dash, which CLI11 does not take for a name, and options whose value may
+// be left out.
 void SpellOut(const CLI::App& command, std::vector<std::string>& words, size_t index) {
   std::string& word = words[index];
   const std::string full = FullOptionName(word);
@@ -115,7 +115,7 @@ Status CheckCount(const CLI::Option& option, const std::string& name, int count)
                    count);
 }
 
-// Every option there is, with its value behind it, before CLI11 takes options apart.
+// Every option with the value that follows it, before CLI11 takes options apart.
 Status CheckWords(const CLI::App& command, std::vector<std::string>& words) {
   std::map<const CLI::Option*, int> given;
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
@@ -182,8 +182,8 @@ std::string ExpectedValue(const std::string& type_name) {
                      check.substr(dash + 3, check.size() - dash - 4));
 }
 
-// CLI11 writes "--name: what is wrong" for a value that a check refused, and "Could not convert:
-// --name = value".
+// CLI11 writes "--name: REASON" for a value that a check refused, and "Could not convert: --name =
+// value".
 Error RefusedValue(const CLI::App& command, const CLI::ParseError& error) {
   std::string_view text = error.what();
   for (const CLI::Option* option : command.get_options()) {

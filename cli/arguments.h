@@ -1,7 +1,6 @@
 // The words of the command line before and after CLI11 sees them: the implied command, options that
 // rullama does not have, and mistakes in plain English.
-//
-// Letters behind one dash are never read as several options: "-hf" is no "-h -f". Thread safety:
+// Letters after one dash are never read as several options: "-hf" is not "-h -f". Thread safety:
 // none; used by main's thread.
 #pragma once
 
@@ -14,9 +13,9 @@
 namespace rullama::cli {
 
 // The words as CLI11 wants them, last word first, with the implied `run` spelt out, names of
-// several letters behind one dash ("-sys") as long ones, and "--color" with its value. `app` has
-// all its commands. Errors (kUsage): usage.command, usage.unknown_option (with what to use
-// instead), usage.option.
+// several letters after one dash ("-sys") as long ones, and "--color" with its value. `app` has all
+// its commands. Errors (kUsage): usage.command, usage.unknown_option (with what to use instead),
+// usage.option.
 Result<std::vector<std::string>> PrepareArguments(std::vector<std::string> words,
                                                   const CLI::App& app);
 

@@ -16,7 +16,7 @@ enum class BenchKind {
   kAllRows,   // pa: the same, with the logits of every token
   kGenerate,  // tg: one after another
   kDenoise,   // dn: one step of a canvas, conditioned on the one before
-  kEncode,    // enc: a picture of so many soft tokens
+  kEncode,    // enc: a picture of a number of soft tokens
 };
 
 struct BenchTest {
@@ -32,8 +32,8 @@ struct BenchMeasurement {
   BenchTest test;
   std::vector<double> seconds;  // of each repetition
   OpCost cost;                  // of one repetition
-  // kEncode: what making inputs of the pixels takes on the host, measured by itself behind each
-  // repetition, which does so too.
+  // kEncode: the time of making inputs of the pixels on the host, which is a part of each
+  // repetition. It is measured by itself after each.
   std::vector<double> prepare_seconds = {};
 
   // Tokens per second of each repetition, ascending.

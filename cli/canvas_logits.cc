@@ -33,7 +33,7 @@ Status CheckSizes(const ModelSession& engine, const CanvasScore& score) {
   return OkStatus();
 }
 
-// A step of `graph` over all rows of the canvas, behind the cached rows of slot 0.
+// A step of `graph` over all rows of the canvas, after the cached rows of slot 0.
 Status RunCanvas(Session& session, GraphHandle graph, std::span<const int32_t> canvas) {
   return session.Run(
       StepRows::Consecutive(canvas, session.past(0), /*slot=*/0, DemandMode::kAllRows, graph));

@@ -74,7 +74,8 @@ void ChatHistory::Write(const std::vector<std::string>& entries, int flags) cons
   }
   const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, S_IRUSR | S_IWUSR);
   if (fd < 0) return;
-  // One write, so that entries of several programs do not mix. What is lost is only a convenience.
+  // One write, so that entries of several programs do not mix. A failed write loses only a
+  // convenience.
   [[maybe_unused]] const ssize_t written = ::write(fd, lines.data(), lines.size());
   ::close(fd);
 }

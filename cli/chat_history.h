@@ -1,6 +1,6 @@
 // The history of conversations: a file with one JSON string for each message, the oldest first.
-// Programs that run at the same time may all add to it. Failing to read or write it is no error: a
-// conversation does not depend on it. Thread safety: none.
+// Programs that run at the same time may all add to it. Failing to read or write it is not an
+// error: a conversation does not depend on it. Thread safety: none.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace rullama::cli {
 
-// $RULLAMA_HISTORY ("off" is no file), else rullama/history in $XDG_STATE_HOME or ~/.local/state;
+// $RULLAMA_HISTORY ("off" means none), else rullama/history in $XDG_STATE_HOME or ~/.local/state;
 // empty if there is none. As the XDG specification asks, folders that are not absolute do not
 // count.
 std::filesystem::path HistoryPath();

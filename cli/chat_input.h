@@ -9,7 +9,7 @@
 namespace rullama::cli {
 
 // Joins lines to messages. A backslash at the end of a line continues the message on the next one;
-// a message that begins with """ goes on to the next """ at the end of a line. Neither of these
+// a message that begins with """ continues to the next """ at the end of a line. Neither of these
 // marks is part of the message.
 class MessageAssembler {
  public:

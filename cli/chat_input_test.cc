@@ -8,7 +8,7 @@
 namespace rullama::cli {
 namespace {
 
-// The messages that lines become; what is left open at the end is no message.
+// The messages that lines become; one that is left open at the end does not count.
 std::vector<std::string> Messages(const std::vector<std::string>& lines) {
   MessageAssembler assembler;
   std::vector<std::string> messages;

@@ -26,7 +26,7 @@ constexpr std::string_view kHelp = R"(  /help, /?               this text
   /set think | nothink    let the model think before it answers, or not
   /set verbose | quiet    show statistics after each answer, or not
   /bye, /exit, /quit      leave
-Ctrl-C stops an answer. At the prompt it clears what is typed; a second time it
+Ctrl-C stops an answer. At the prompt it clears the line; a second time it
 leaves, as Ctrl-D does on an empty line.
 """                       begins and ends a message of several lines
 \ at the end of a line    continues the message on the next one
@@ -44,7 +44,7 @@ constexpr std::string_view kFixedSettings[][2] = {
     {"num_predict", "--predict"}, {"stop", "--stop"},
 };
 
-// Errors after which a conversation can go on.
+// Errors after which a conversation can continue.
 bool IsSurvivable(const Error& error) {
   const std::string_view id = error.id;
   return id == "context.overflow" || id == "run.cancelled" || id == "io.open" ||

@@ -1,5 +1,5 @@
-// rullama bench: speed of prompt evaluation, of generation and of encoding pictures, beside what
-// the step has to read and compute at least.
+// rullama bench: speed of prompt evaluation, of generation and of encoding pictures, next to the
+// least that the step has to read and compute.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -340,7 +340,7 @@ Result<std::vector<BenchPoint>> WriteMeasurements(Bench& bench, const BenchSubje
   }
   if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableFoot(subject) + pictures));
   for (const std::string& warning : warnings) {
-    // Part of what is pasted; machines read the numbers.
+    // Part of the text that people paste; machines read the numbers.
     if (as_json) {
       console.Warn(warning);
     } else {
@@ -417,7 +417,7 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
   command->add_option("-p,--n-prompt", flags->prompts, "Prompt lengths, separated by commas")
       ->option_text("N,N");
   command->add_option("-n,--n-gen", flags->generations, "Tokens to generate")->option_text("N,N");
-  command->add_option("-d,--n-depth", flags->depths, "Tokens in the cache before")
+  command->add_option("-d,--n-depth", flags->depths, "Tokens in the cache before the test")
       ->option_text("N,N");
   command
       ->add_option("--image-tokens", flags->image_tokens,

@@ -1,4 +1,4 @@
-// rullama config: what is in force, and where each value came from.
+// rullama config: the values in force, and where each came from.
 #include <memory>
 
 #include "cli/command.h"
@@ -13,7 +13,7 @@ void AddConfigCommand(CLI::App& app, CommandContext& context) {
   };
   const auto flags = std::make_shared<Flags>();
   CLI::App* command =
-      app.add_subcommand("config", "Check a configuration and show what is in force");
+      app.add_subcommand("config", "Check a configuration and show its values and their origins");
   command->add_option("FILE", flags->config.config_path, "Configuration file, as with --config")
       ->option_text(" ");
   AddModelSettings(*command, flags->config);

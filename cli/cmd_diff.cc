@@ -147,7 +147,7 @@ class Comparison {
     map.columns = std::ssize(actual) / map.rows;
     for (size_t i = 0; i < actual.size(); ++i) {
       const double a = actual[i], b = expected[i];
-      map.cells[i] = a == b ? 0 : std::abs(a - b);  // the same infinity is no difference
+      map.cells[i] = a == b ? 0 : std::abs(a - b);  // equal infinities do not differ
     }
     return map;
   }
@@ -242,8 +242,8 @@ class Comparison {
     return std::optional<Culprit>(std::move(culprit));
   }
 
-  // The op of the first value that is above its threshold when all are watched: what is left to say
-  // if the logits are not.
+  // The op of the first value that is above its threshold when all are watched: all that can be
+  // said if the logits are below theirs.
   Result<std::optional<NamedOp>> FirstOpAbove(const std::string& backend,
                                               const std::string& baseline,
                                               const DiffValues& given) {
@@ -338,7 +338,7 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
   command
       ->add_option(
           "--backends", flags->backends,
-          "Which to compare. The baseline is `reference` if it is among them, else the last")
+          "Backends to compare. The baseline is `reference` if it is among them, else the last")
       ->required()
       ->delimiter(',')
       ->option_text("A,B[,...]");
@@ -347,7 +347,7 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
   command->add_option("-f,--file", flags->prompt.path, "File with that text")->option_text("FILE");
   command->add_option("--prompt-ids", flags->prompt.ids_path, "File with token ids")
       ->option_text("FILE");
-  command->add_option("--level", flags->level, "What is compared: op, layer or logits")
+  command->add_option("--level", flags->level, "The values to compare: op, layer or logits")
       ->check(CLI::IsMember({"op", "layer", "logits"}))
       ->capture_default_str();
   command
@@ -387,7 +387,7 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       "baseline runs again with the same choice, and the choice is judged by its scores.\n"
       "--bisect judges by the logits; where an error does not reach them, it names the first value "
       "above.\n"
-      "What is within the thresholds may still be wrong: rullama-conformance judges every op by "
+      "Values within the thresholds may still be wrong: rullama-conformance judges every op by "
       "its "
       "own bounds.\n"
       "With --train, A and B of the adapter are drawn by training.seed, and the gradients of the "

@@ -52,9 +52,9 @@ constexpr TrainingFlag kTrainingFlags[] = {
     {"--alpha,--lora-alpha", "alpha", "B (A x) counts alpha / rank", kAdapter},
     {"--hf-prefix", "hf_prefix", "Names in the file for PEFT: text, or multimodal", kAdapter},
     {"--num-layers", "num_layers", "The last layers that get adapters; -1: all", kAdapter},
-    {"--lr,--learning-rate", "learning_rate", "Learning rate behind the warm-up", kOptimizer},
+    {"--lr,--learning-rate", "learning_rate", "Learning rate after the warm-up", kOptimizer},
     {"--lr-min,--learning-rate-min,--min-learning-rate", "min_learning_rate",
-     "What the learning rate falls towards", kOptimizer},
+     "Learning rate at the end of the schedule", kOptimizer},
     {"--lr-schedule,--schedule", "schedule", "How the learning rate falls", kOptimizer},
     {"--warmup,--warmup-steps", "warmup_steps", "Steps in which the learning rate rises",
      kOptimizer},
@@ -68,7 +68,7 @@ constexpr TrainingFlag kTrainingFlags[] = {
      kSteps},
     {"--max-seq-length", "max_seq_length", "Tokens of the longest example", kData},
     {"-s,--seed", "seed", "Decides the first adapter and the order of the examples", kSteps},
-    {"--train-on", "train_on", "What is learnt of a conversation", kData},
+    {"--train-on", "train_on", "The tokens of a conversation to learn", kData},
     {"--on-long", "on_long", "What happens to examples that are too long", kData},
     {"--val-split", "val_split", "Part of the examples kept for validation", kData},
     {"--chat-key,--chat-feature", "chat_key", "Member of a line with a conversation", kData},
@@ -96,7 +96,7 @@ constexpr TrainingSwitch kTrainingSwitches[] = {
     {"--strict", "strict", "true", "An example without a token to learn is an error", kData},
     {"--no-shuffle", "shuffle", "false", "Examples in the order of the file", kSteps},
     {"--mask-prompt", "train_on", "assistant", "Learn answers only, the default", kData},
-    {"--no-mask-prompt", "train_on", "all", "Learn every token behind BOS", kData},
+    {"--no-mask-prompt", "train_on", "all", "Learn every token after BOS", kData},
     {"--grad-checkpoint", "grad_checkpoint", "true",
      "Compute activations again instead of keeping them", kSteps},
     {"--no-grad-checkpoint", "grad_checkpoint", "false", "Keep all activations", kSteps},
@@ -128,7 +128,7 @@ void AddTrainingOptions(CLI::App& command, FinetuneFlags& flags) {
       ->group(kAdapter);
   command
       .add_option("--resume", flags.options.resume,
-                  "Checkpoint to go on from, or the folder of a run: its newest; needs no other "
+                  "Checkpoint to continue from, or the folder of a run: its newest; needs no other "
                   "option, and takes other --iters or --epochs")
       ->option_text("FOLDER")
       ->group(kSteps);
@@ -308,7 +308,7 @@ Result<int> Finetune(const FinetuneFlags& flags, TraceFile* trace, Console& cons
   reporter.End(result);
   RL_RETURN_IF_ERROR(reporter.status());
   if (result.cancelled) {
-    console.Note(fmt::format("stopped after step {}; go on with: rullama finetune --resume '{}'",
+    console.Note(fmt::format("stopped after step {}; continue with: rullama finetune --resume '{}'",
                              result.step, result.folder));
     return Terminated() ? kExitTerminated : kExitInterrupted;
   }

@@ -1,4 +1,4 @@
-// rullama inspect: what is in a model file, and what it would cost to run it.
+// rullama inspect: the contents of a model file, and what it would cost to run it.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -285,7 +285,7 @@ Result<int> Inspect(const InspectFlags& flags, Console& console) {
 
 void AddInspectCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<InspectFlags>();
-  CLI::App* command = app.add_subcommand("inspect", "Show what is in a model file");
+  CLI::App* command = app.add_subcommand("inspect", "Show the contents of a model file");
   command->add_option("file,-m,--model", flags->path, "GGUF file or Ollama name")
       ->required()
       ->option_text("FILE|NAME");

@@ -135,7 +135,7 @@ void AddListCommands(CLI::App& app, CommandContext& context) {
   });
 
   const auto flags = std::make_shared<ShowFlags>();
-  CLI::App* show = app.add_subcommand("show", "Say in short what a model is and whether it runs");
+  CLI::App* show = app.add_subcommand("show", "Summarise a model and say whether it runs");
   show->add_option("MODEL,-m,--model", flags->name, "GGUF file or Ollama name")
       ->required()
       ->option_text("FILE|NAME");

@@ -155,7 +155,7 @@ void AddLogitsCommand(CLI::App& app, CommandContext& context) {
   CLI::Option* canvas =
       command
           ->add_option("--canvas-ids", flags->canvas_path,
-                       "Tokens of a canvas behind those: the logits of one denoising pass "
+                       "Tokens of a canvas that follows them: the logits of one denoising pass "
                        "(DiffusionGemma)")
           ->excludes(parts)
           ->option_text("FILE");

@@ -146,7 +146,7 @@ Status WriteFolder(const NewBackendFlags& flags, const fs::path& folder) {
   return OkStatus();
 }
 
-// The path of the guide for authors: beside the installed program, else in the source tree.
+// The path of the guide for authors: next to the installed program, else in the source tree.
 std::string GuidePath() {
   const fs::path program = RegistryOptions::FromProcess().program_directory;
   std::error_code failure;
@@ -163,7 +163,7 @@ Result<int> NewBackend(const NewBackendFlags& flags, Console& console) {
   if (std::ranges::find(kOurs, flags.name) != std::ranges::end(kOurs)) {
     console.Warn(
         fmt::format("'{}' is also a backend of rullama; the program uses the one that it "
-                    "finds first (--plugin, then the configuration, then what is installed)",
+                    "finds first (--plugin, then the configuration, then the installation)",
                     flags.name));
   }
   RL_RETURN_IF_ERROR(console.Write(fmt::format(
@@ -172,7 +172,7 @@ Result<int> NewBackend(const NewBackendFlags& flags, Console& console) {
       "  cmake -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=<where rullama is "
       "installed>\n"
       "  cmake --build build && ctest --test-dir build --output-on-failure\n\n"
-      "The guide goes on from here: {1}\n",
+      "The guide continues from here: {1}\n",
       folder.string(), GuidePath())));
   return 0;
 }
@@ -183,9 +183,9 @@ void AddNewBackendCommand(CLI::App& app, CommandContext& context) {
   auto flags = std::make_shared<NewBackendFlags>();
   CLI::App* command = app.add_subcommand(
       "new-backend", "Write the folder that a new backend starts from: CMake, one op, its test");
-  command->add_option("name", flags->name, "What --backend will take: lower case, such as my_gpu")
+  command->add_option("name", flags->name, "Name for --backend, in lower case, such as my_gpu")
       ->required();
-  command->add_option("--folder", flags->folder, "Where it goes; default: a folder of that name");
+  command->add_option("--folder", flags->folder, "Folder to create; default: one of that name");
   command->footer("Example:\n  rullama new-backend my_gpu");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return NewBackend(*flags, context.console); };

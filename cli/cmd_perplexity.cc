@@ -1,6 +1,6 @@
 // rullama perplexity: how well a model predicts a text.
 //
-// The text is cut into chunks of the context size, each evaluated from an empty cache behind a BOS
+// The text is cut into chunks of the context size, each evaluated from an empty cache after a BOS
 // token; every token of a chunk is predicted from those in front of it. With --second-half the
 // chunks and the tokens that count are those of llama-perplexity.
 #include <algorithm>
@@ -46,7 +46,7 @@ double NegativeLogLikelihood(std::span<const float> logits, int32_t target) {
   return max + std::log(sum) - logits[static_cast<size_t>(target)];
 }
 
-// Adds the tokens of a chunk behind its first `given`, which is 1 at least.
+// Adds the tokens of a chunk after its first `given`, at least 1.
 Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, size_t given,
                   Score& score) {
   const auto vocabulary = static_cast<size_t>(engine.model().facts().vocabulary);
@@ -63,7 +63,7 @@ Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, size_t g
 }
 
 // A chunk is BOS and as many tokens of the text as the context has room for. With `second_half` the
-// chunks are those of llama-perplexity: only full ones, of the text behind one BOS cut at multiples
+// chunks are those of llama-perplexity: only full ones, of the text after one BOS, cut at multiples
 // of the context, whose first token BOS replaces.
 Result<Score> ScoreText(ModelSession& engine, const std::string& text, bool second_half,
                         Console& console) {
@@ -98,7 +98,7 @@ Result<int> Perplexity(const PerplexityFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.path, kMaxTextBytes));
   ConfigFlags config = flags.config;
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
-  // The context of a chat is no measure for a text; the published numbers use short chunks.
+  // The context of a chat does not suit a text; the published numbers use short chunks.
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
     config.settings.push_back(
         {"context.capacity", fmt::format("{}", kDefaultChunkTokens), "perplexity"});

@@ -42,7 +42,7 @@ struct ProfileFlags {
   bool json = false;
 };
 
-// Sizes of what is run and of what is printed.
+// The sizes of the runs and of the tables.
 struct ProfileSizes {
   int64_t prompt = 0;
   int64_t generated = 0;
@@ -199,10 +199,10 @@ Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
 
 void AddProfileCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<ProfileFlags>();
-  CLI::App* command = app.add_subcommand("profile", "Where the time of steps goes, by op");
+  CLI::App* command = app.add_subcommand("profile", "Show where the time of steps goes, by op");
   AddModelOptions(*command, flags->config);
   command->add_option("-p,--n-prompt", flags->prompt, "Tokens of the prompt")->option_text("N");
-  command->add_option("-n,--n-gen", flags->generated, "Tokens to generate behind it")
+  command->add_option("-n,--n-gen", flags->generated, "Tokens to generate after it")
       ->option_text("N");
   command
       ->add_option("-r,--repetitions", flags->repetitions,
@@ -216,7 +216,7 @@ void AddProfileCommand(CLI::App& app, CommandContext& context) {
       ->option_text("FILE");
   command->add_option("--against", flags->against, "Compare with the --json of an earlier call")
       ->option_text("FILE");
-  command->add_flag("--no-peaks", flags->no_peaks, "Do not measure what the device can do at best");
+  command->add_flag("--no-peaks", flags->no_peaks, "Do not measure the peaks of the device");
   command->add_flag("--json", flags->json, "One JSON object per test and line, with all ops");
   command->get_option("--ctx-size")
       ->description("Tokens that fit; 0: the model's context length [default as many as needed]");

@@ -27,7 +27,7 @@ struct RunFlags {
   ConfigFlags config;
   PromptFlags prompt;
   std::string model;                      // the first word without an option
-  std::vector<std::string> prompt_words;  // those behind it
+  std::vector<std::string> prompt_words;  // those after it
   std::vector<NamedMedium> media;         // --image, --audio and --video, in their order
   std::optional<std::string> max_tokens;
   std::optional<std::string> schema;       // --json-schema
@@ -50,8 +50,8 @@ void UnescapeTexts(RunFlags& flags) {
   for (std::string& stop : flags.config.stop) stop = Unescape(stop);
 }
 
-// -n: -1 is no limit, whatever the configuration says; 0 evaluates the prompt only, what exceeds
-// the context is cut by it.
+// -n: -1 means no limit, whatever the configuration says; 0 evaluates the prompt only. The context
+// is a limit in any case.
 Result<int64_t> MaxTokens(const RunFlags& flags, const Config& config) {
   if (!flags.max_tokens) return config.generation.max_tokens.value_or(INT64_MAX);
   RL_ASSIGN_OR_RETURN(const int64_t most,
@@ -65,7 +65,7 @@ Status CheckJsonText(const std::string& text, std::string_view option) {
   return MakeError(ErrorKind::kUsage, "usage.option", "the JSON text of {} is empty", option);
 }
 
-// Holds the answer to a schema and to calls of tools. The engine says what is wrong with them.
+// Holds the answer to a schema and to calls of tools. The engine reports their errors.
 Status ApplyConstraints(const RunFlags& flags, Request& request) {
   if (flags.schema && flags.schema_path) {
     return MakeError(ErrorKind::kUsage, "usage.option",
@@ -234,7 +234,7 @@ Result<int> Run(const RunFlags& flags, Console& console) {
   return TraceFile::Finish(trace, RunTraced(flags, trace.get(), console));
 }
 
-// Words without an option are the model and the prompt; behind -m, all of them are the prompt.
+// Words without an option are the model and the prompt; after -m, all of them are the prompt.
 Result<RunFlags> WithWords(RunFlags flags) {
   std::vector<std::string> words = std::move(flags.prompt_words);
   if (!flags.model.empty()) words.insert(words.begin(), flags.model);

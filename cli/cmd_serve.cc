@@ -46,7 +46,7 @@ struct ServeFlags {
 // blocks, such as snapshots of prompts, from heaps that do not give them back.
 void BoundHeap() {
 #ifdef M_ARENA_MAX            // glibc
-  constexpr int kArenas = 1;  // threads keep small blocks of their own beside it
+  constexpr int kArenas = 1;  // threads also keep small blocks of their own
   constexpr int kMaxHeapBlock = 64 << 10;
   ::mallopt(M_ARENA_MAX, kArenas);
   ::mallopt(M_MMAP_THRESHOLD, kMaxHeapBlock);
@@ -163,7 +163,7 @@ Error KeysStay(const Error& error) {
                   error.message)};
 }
 
-// Descriptors beside those of connections: these are open, and some for files to come.
+// Descriptors in addition to those of connections: the open ones, and some for files to come.
 int64_t OwnDescriptors() {
   constexpr int64_t kToCome = 32;
   int64_t open = 0;
@@ -178,17 +178,17 @@ int64_t OwnDescriptors() {
 // As many of the connections that are asked for as the system lets the program have, whose limit is
 // raised as far as it may be. Without that the system, not the server, would keep clients waiting.
 size_t FitConnections(const server::HttpLimits& limits, Console& console) {
-  const int64_t beside = OwnDescriptors() + static_cast<int64_t>(limits.refused_connections);
+  const int64_t others = OwnDescriptors() + static_cast<int64_t>(limits.refused_connections);
   const auto asked = static_cast<int64_t>(limits.connections);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return limits.connections;
-  const auto needed = static_cast<rlim_t>(asked + beside);
+  const auto needed = static_cast<rlim_t>(asked + others);
   if (files.rlim_cur >= needed) return limits.connections;
   rlimit raised = files;
   raised.rlim_cur = std::min(needed, files.rlim_max);
   if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) files = raised;
   if (files.rlim_cur >= needed) return limits.connections;
-  const int64_t fits = std::max<int64_t>(static_cast<int64_t>(files.rlim_cur) - beside, 1);
+  const int64_t fits = std::max<int64_t>(static_cast<int64_t>(files.rlim_cur) - others, 1);
   console.Warn(fmt::format(
       "the system allows {} open files, of which {} are left for connections: fewer than the {} of "
       "server.max_connections, of which as many are taken; raise the limit (ulimit -n {})",
@@ -290,7 +290,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
              "Models that are loaded at the same time")
       ->option_text("N");
   AddSetting(*command, flags->config, "--keep-alive", "server.keep_alive",
-             "How long a model stays loaded behind its last answer")
+             "How long a model stays loaded after its last answer")
       ->option_text("TIME");
   AddSetting(*command, flags->config, "--host", "server.host", "Address to listen on")
       ->option_text("ADDRESS");
@@ -319,8 +319,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
                    "File to append the bodies of all requests to; only its owner may read it")
       ->option_text("FILE");
   AddTraceOptions(*command, flags->trace);
-  command->add_flag("--insecure-no-auth", flags->no_auth,
-                    "Let other machines in, although no key is asked for");
+  command->add_flag("--insecure-no-auth", flags->no_auth, "Let other machines in without a key");
   command->footer(R"(Examples:
   rullama serve -m gemma4:e2b
   rullama serve -m model.gguf --backend vulkan --slots 16 --port 8080

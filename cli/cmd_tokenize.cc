@@ -82,7 +82,7 @@ Result<int> Tokenize(Console& console, const TokenizeFlags& flags) {
       ForEachLine(console, input, [&](const json& line, size_t number) -> Result<json> {
         if (!line.is_object() || !line.contains("text") || !line["text"].is_string()) {
           return MakeError(ErrorKind::kUsage, "input.json",
-                           "line {} of stdin is no object with a string \"text\"", number);
+                           "line {} of stdin is not an object with a string \"text\"", number);
         }
         RL_ASSIGN_OR_RETURN(const auto ids,
                             tokenizer->Encode(line["text"].get_ref<const std::string&>(), options));
@@ -102,7 +102,7 @@ Result<std::vector<TokenId>> IdsOf(const json& line, size_t number) {
     ids.push_back(id.get<TokenId>());
   }
   if (array) return ids;
-  return MakeError(ErrorKind::kUsage, "input.json", "line {} of stdin is no array of token ids",
+  return MakeError(ErrorKind::kUsage, "input.json", "line {} of stdin is not an array of token ids",
                    number);
 }
 

@@ -73,11 +73,11 @@ void AddOptions(const CLI::App& command, std::string_view current, Candidates& c
   }
 }
 
-// The position behind the words of a command, before the current one.
+// The position after the words of a command, before the current one.
 struct Place {
   const CLI::Option* needs_value = nullptr;  // the last word is this option
   size_t positionals = 0;                    // words that are neither options nor their values
-  bool only_positionals = false;             // behind "--"
+  bool only_positionals = false;             // after "--"
 };
 
 Place Walk(const CLI::App& command, const std::vector<std::string>& words) {

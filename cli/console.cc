@@ -153,7 +153,7 @@ void Progress::Update(int64_t done, int64_t total, std::string_view note) {
     last_tenth_ = std::max(last_tenth_, tenth);
     return;
   }
-  // The last column stays free: a cursor behind it may already be on the next row.
+  // The last column stays free: a cursor beyond it may already be on the next row.
   const int columns = SizeOfTerminal(STDERR_FILENO).columns - 1;
   console_.WriteError("\r" + DrawBar(label_, done, total, note, columns) + "\x1b[K");
   shown_ = true;

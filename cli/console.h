@@ -19,7 +19,7 @@ namespace rullama::cli {
 
 inline constexpr std::string_view kPipeClosedId = "io.pipe_closed";
 
-// The messages on stderr beside the output of commands, chosen by RULLAMA_LOG, -q and -v.
+// The messages on stderr in addition to the output of commands, chosen by RULLAMA_LOG, -q and -v.
 enum class Verbosity { kErrors, kWarnings, kNotes };
 // The verbosity for a log level: "off" and "error" leave errors, "warn" warnings too, everything
 // else notes.
@@ -72,7 +72,7 @@ struct TerminalSize {
   int columns = 80;
   int rows = 24;
 };
-// The size of the terminal behind `fd`; 80 x 24 if it does not report one.
+// The size of the terminal at `fd`; 80 x 24 if it does not report one.
 TerminalSize SizeOfTerminal(int fd);
 
 // Shows the progress of long work on stderr, as notes are: a bar on a terminal, no wider than it;
@@ -84,7 +84,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `note`, if there is room for it, stands behind the bar.
+  // `note` is shown after the bar if there is room for it.
   void Update(int64_t done, int64_t total, std::string_view note = {});
   // Removes the bar.
   void Clear();

@@ -15,8 +15,8 @@ namespace {
 
 // An answer should find a quarter of the context free.
 constexpr int64_t kReservedPart = 4;
-// Once turns are forgotten, as many as leave a quarter of the context free beside that: what is
-// left is read anew, which the turns after it then need not be.
+// When turns are forgotten, enough are to leave another quarter of the context free: the remaining
+// ones are read again, and the next turns need not be.
 constexpr int64_t kForgottenPart = 4;
 
 // Removes the oldest message of the user and all up to the next one. The last one stays.
@@ -91,7 +91,7 @@ Error Conversation::TooLong(int64_t tokens) const {
           : std::string();
   return {ErrorKind::kRuntime, "context.overflow",
           fmt::format("this message alone has {} tokens{}{}, but the context holds {}; shorten "
-                      "it{}; the conversation goes on without it",
+                      "it{}; the conversation continues without it",
                       tokens, with, canvas, model.capacity, larger)};
 }
 
@@ -146,7 +146,7 @@ Status Conversation::Attach(Attachment attachment) {
   const nlohmann::json content = ContentOf({}, std::span(&attachment, 1), 0);
   request.messages = JsonText(nlohmann::json::array({{{"role", "user"}, {"content", content}}}));
   RL_RETURN_IF_ERROR(engine_.CountPrompt(request));
-  // Counting looks at headers only, and what is damaged should be refused now.
+  // Counting looks at headers only, and damaged media should be refused now.
   RL_RETURN_IF_ERROR(DecodeMedia(EngineAccess::SessionOf(engine_).model(), request.media));
   attached_.push_back(std::move(attachment));
   return OkStatus();

@@ -31,7 +31,7 @@ class Conversation {
 
   // Begins anew; the system prompt stays.
   void Clear();
-  // An empty text is no system prompt.
+  // An empty text means no system prompt.
   void SetSystem(const std::string& text);
   void SetThinking(bool thinking);
 

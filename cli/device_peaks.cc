@@ -107,7 +107,7 @@ class Probe {
     return probe;
   }
 
-  // The fastest of some steps of so many rows; the first, which compiles, is not counted.
+  // The fastest of some steps of `rows` rows; the first, which compiles, does not count.
   Result<OpTotal> Fastest(int64_t rows) {
     const std::vector<float> x(static_cast<size_t>(rows * columns_), 0.5F);
     RL_RETURN_IF_ERROR(session_->SetInput("x", std::as_bytes(std::span(x))));

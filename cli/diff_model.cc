@@ -43,8 +43,8 @@ std::vector<std::byte> SomeEmbeddings(const TensorType& type) {
   return bytes;
 }
 
-// The graph of one step over the tokens, with all logits; what is not in the file goes to
-// `constants`.
+// The graph of one step over the tokens, with all logits; constants that the file does not have go
+// to `constants`.
 Status Build(const Model& network, const ModelAdapters& adapters, DType kv_dtype, DiffModel& model,
              std::vector<SyntheticConstant>& constants) {
   const ModelFacts& facts = network.facts();

@@ -45,9 +45,9 @@ Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed);
 // Values of one run, by name, as f32; integers below 2^24 are exact.
 using DiffValues = std::map<std::string, std::vector<float>>;
 
-// One step from an empty cache over all tokens. `watched` are read beside the logits; `given` are
-// integers that take the place of what the graph computes (router_selections.h). `observer` may be
-// null. Errors of plugins, placement and devices.
+// One step from an empty cache over all tokens. `watched` are read in addition to the logits;
+// `given` are integers that take the place of what the graph computes (router_selections.h).
+// `observer` may be null. Errors of plugins, placement and devices.
 Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
                                 const std::vector<std::string>& watched, const DiffValues& given,
                                 const BackendDevices& devices, StepObserver* observer);

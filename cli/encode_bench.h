@@ -11,7 +11,7 @@
 namespace rullama::cli {
 
 // A picture of noise that fills a budget of `image_tokens` without being resampled. Errors:
-// usage.option for a number that is no budget, media.unsupported for a model without a tower.
+// usage.option for a number that is not a budget, media.unsupported for a model without a tower.
 Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_tokens);
 
 // Makes another picture of it, so that no run finds the pixels of the last one on the device.

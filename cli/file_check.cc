@@ -53,7 +53,7 @@ class Inputs {
         files_.push_back(entry.path());
     } else if (fs::exists(path, ignored)) {
       files_.push_back(path);
-      // Files that lie beside adapters.
+      // Files in the folders of adapters.
       files_.push_back(path.parent_path() / "adapter_config.json");
     } else if (const auto model = OpenModelFile(name)) {
       files_.push_back(model->file->path());

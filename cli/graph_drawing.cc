@@ -26,7 +26,7 @@ constexpr double kTitleHeight = 34;
 constexpr size_t kMaxLabels = 3;    // alike, of edges from one node
 constexpr size_t kMaxColumns = 44;  // of a line in a box
 
-// An op, a folded block, or what is outside of the only block that is drawn.
+// An op, a folded block, or a neighbour of the only block that is drawn.
 enum class NodeKind { kOp, kBlock, kStub };
 
 struct Node {
@@ -331,7 +331,7 @@ class DrawingPainter {
     body_ += "</g>";
   }
 
-  // The legend behind the title: the colour of each device.
+  // The legend after the title: the colour of each device.
   std::string Legend() {
     std::string legend;
     if (options_.device_names.size() < 2) return legend;

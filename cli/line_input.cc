@@ -76,7 +76,7 @@ class PlainInput final : public LineInput {
   std::string buffer_;
 };
 
-// libedit works with wide characters; what is typed is UTF-8 whatever the user's language is.
+// libedit works with wide characters; input is UTF-8 whatever the user's language is.
 void UseUtf8() {
   ::setlocale(LC_CTYPE, "");
   if (MB_CUR_MAX == 1) ::setlocale(LC_CTYPE, "C.UTF-8");

@@ -1,7 +1,6 @@
 // Messages typed on a terminal: with line editing, history and bracketed paste where the terminal
 // can (libedit), else line by line as the system's own line editing gives them.
-//
-// Prompts and what is typed are shown on stderr, or on stdout if only that is a terminal. Thread
+// Prompts and typed text are shown on stderr, or on stdout if only that is a terminal. Thread
 // safety: one thread at a time; one object per process.
 #pragma once
 

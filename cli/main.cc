@@ -1,6 +1,6 @@
 // The `rullama` program: understands the command line, runs one command, turns its result into an
 // exit code. Exit codes: 0 done; ErrorKind for errors (core/base/status.h); 130 and 143 after
-// SIGINT and SIGTERM. A reader of stdout that went away is no error.
+// SIGINT and SIGTERM. A reader of stdout that went away is not an error.
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -27,7 +27,7 @@ constexpr const char* kExamples =
   rullama -m model.gguf -p "Once upon" --raw          continue a text, no chat
   cat notes.txt | rullama -m model.gguf -p "Summarise:"
   rullama --config configs/tiny.yaml                  everything from a file; chats on a terminal
-  rullama inspect model.gguf                          what is in a file
+  rullama inspect model.gguf                          show its contents
   rullama backends                                    what this machine can compute with
 
 Without a command, `run` is meant. `rullama COMMAND --help` shows the flags of a command.

@@ -21,8 +21,8 @@ struct MediaPrompt {
   std::vector<std::string> files;  // of the media
 };
 
-// Reads a JSON list of texts, {"image": FILE} and {"audio": FILE}, where "image_tokens" may stand
-// beside "image". Markers in the texts are recognised; BOS is added once. Errors: input.parts;
+// Reads a JSON list of texts, {"image": FILE} and {"audio": FILE}, where "image" may be accompanied
+// by "image_tokens". Markers in the texts are recognised; BOS is added once. Errors: input.parts;
 // those of DecodeMedia, PlaceMedia and Tokenizer::Encode.
 Result<MediaPrompt> ReadParts(const std::string& json, const LoadedModel& model);
 

@@ -1,5 +1,4 @@
-// Names of pictures, sounds and videos in what is typed into a conversation. Thread safety: pure
-// functions.
+// Names of pictures, sounds and videos in messages that users type. Thread safety: pure functions.
 #pragma once
 
 #include <functional>

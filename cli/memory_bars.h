@@ -12,12 +12,12 @@ namespace rullama::cli {
 struct MemoryAmount {
   std::string label;  // fit for a terminal
   uint64_t bytes = 0;
-  std::string note = {};  // behind the size
+  std::string note = {};  // after the size
   bool has_bar = true;
 };
 
 // A line for each amount, in their order: label, size, bar, note. The longest bar is the largest
-// amount with one; what is not 0 has at least a sliver.
+// amount with one; an amount above 0 has at least a sliver.
 std::vector<std::string> MemoryBars(const std::vector<MemoryAmount>& amounts);
 
 struct DeviceMemory {

@@ -51,8 +51,8 @@ struct StepProfile {
       {};                       // the same of each run, if there are several; `seconds`: the median
   std::vector<ProfiledOp> ops;  // longest first
 
-  // The sum of the ops. What is missing to `seconds` is the time between ops: barriers, submission
-  // and segments of backends that record no times.
+  // The sum of the ops. The rest of `seconds` is the time between ops: barriers, submission and
+  // segments of backends that record no times.
   [[nodiscard]] double op_seconds() const;
 };
 

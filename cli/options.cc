@@ -207,7 +207,7 @@ void AddModelSettings(CLI::App& app, ConfigFlags& flags, std::vector<std::string
 void AddModelOptions(CLI::App& app, ConfigFlags& flags, std::vector<std::string>* models) {
   AddModelSettings(app, flags, models);
   AddPluginOption(app, flags);
-  app.add_flag("-v,--verbose", flags.verbose, "Say what is chosen and where time and memory go");
+  app.add_flag("-v,--verbose", flags.verbose, "Report choices, and where time and memory go");
   app.add_flag("-q,--quiet", flags.quiet,
                "No statistics and no progress, only warnings and errors");
 }
@@ -226,7 +226,7 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
   for (const auto& option : options) {
     AddSetting(app, flags, option.names, option.path, option.help)
         ->option_text("N")
-        ->group("Sampling (what is not given, the model file may recommend)");
+        ->group("Sampling (the model file may recommend settings that are not given)");
   }
   app.add_flag_callback(
          "--greedy",
@@ -234,7 +234,7 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
            flags.settings.push_back({"sampler.greedy", "true", "--greedy"});
          },
          "Always take the most likely token")
-      ->group("Sampling (what is not given, the model file may recommend)");
+      ->group("Sampling (the model file may recommend settings that are not given)");
   app.add_option_function<std::vector<std::string>>(
          "--logit-bias",
          [&flags](const std::vector<std::string>& items) {
@@ -245,10 +245,10 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
                  {"sampler.logit_bias." + item.substr(0, equals), value, "--logit-bias"});
            }
          },
-         "Token id and what is added to its logit; may be repeated")
+         "Token id and the number to add to its logit; may be repeated")
       ->option_text("ID=V")
       ->allow_extra_args(false)
-      ->group("Sampling (what is not given, the model file may recommend)");
+      ->group("Sampling (the model file may recommend settings that are not given)");
 }
 
 void AddDraftOptions(CLI::App& app, ConfigFlags& flags) {

@@ -131,7 +131,7 @@ void AddKinds(const ProfileReport& report, const std::vector<NumberedKind>& kind
 }
 
 void AddComparison(const ProfileReport& report, const ProfileReport& before, Page& page) {
-  page.Subsection("Beside the run before");
+  page.Subsection("Compared with the earlier run");
   page.Paragraph("before: " + before.subject);
   page.Paragraph(before.CircumstancesText());
   std::vector<std::vector<Cell>> rows;

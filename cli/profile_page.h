@@ -1,5 +1,5 @@
 // The page of `rullama profile --html`: for each test a roofline, the kinds of ops under it, the
-// layers and the slowest ops; with an earlier run beside it if there is one. Pure functions;
+// layers and the slowest ops; with an earlier run for comparison if there is one. Pure functions;
 // thread-safe.
 #pragma once
 

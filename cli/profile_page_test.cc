@@ -37,14 +37,14 @@ TEST(ProfilePageTest, RoofBendsAtTheRidgeAndCopiesAreInTheTableOnly) {
   EXPECT_THAT(page, Not(HasSubstr("copy: ")));
   EXPECT_THAT(page, HasSubstr("<td class=\"name\">copy</td>"));
   EXPECT_THAT(page, HasSubstr("The 1 slowest ops"));
-  EXPECT_THAT(page, Not(HasSubstr("Beside the run before")));
+  EXPECT_THAT(page, Not(HasSubstr("Compared with the earlier run")));
 }
 
 TEST(ProfilePageTest, EarlierRunIsBesideIt) {
   ProfileReport before = ReportOf("fake");
   before.profile.ops[0].total.seconds = 1e-3;
   const std::string page = ProfilePage({{ReportOf("fake"), before}}, 20);
-  EXPECT_THAT(page, HasSubstr("Beside the run before"));
+  EXPECT_THAT(page, HasSubstr("Compared with the earlier run"));
   EXPECT_THAT(page, HasSubstr("<td class=\"number\">1.000</td><td class=\"number\">2.00</td>"));
 }
 

@@ -297,8 +297,8 @@ Result<std::vector<ProfileReport>> ParseProfiles(std::string_view text, const st
   std::vector<ProfileReport> reports;
   const auto bad = [&](std::string_view why) {
     return MakeError(ErrorKind::kUsage, "profile.file",
-                     "line {} of {} is no profile ({}); expected what 'rullama profile --json' "
-                     "wrote",
+                     "line {} of {} is not a profile ({}); expected the output of "
+                     "'rullama profile --json'",
                      reports.size() + 1, origin, why);
   };
   try {

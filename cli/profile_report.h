@@ -43,7 +43,7 @@ std::string SpreadText(const OpTotal& total);
 std::string EachText(const ProfileReport& report, const RoleTotal& role);
 // "cpu: 21.3 GB/s, 152 Gop/s, ridge at 7.1 operations for each byte".
 std::string PeaksText(const DevicePeaks& peaks);
-// The kind, behind its device if `profile` has several.
+// The kind, after its device if `profile` has several.
 std::string KindText(const StepProfile& profile, const NamedTotal& kind);
 
 // Tables in Markdown: by kind of op, by layer, and the `slowest` ops, those of all layers in a row.
@@ -60,7 +60,7 @@ struct TimePair {
   // How many times as fast it has become.
   [[nodiscard]] std::string FactorText() const;
 };
-// The kinds of `report`, those of `before` alone, what is between ops, and the sum.
+// The kinds of `report`, those of `before` alone, the time between ops, and the sum.
 std::vector<TimePair> KindPairs(const ProfileReport& report, const ProfileReport& before);
 // The same two runs as tables of kinds and of layers.
 std::string ComparisonText(const ProfileReport& report, const ProfileReport& before);

@@ -1,4 +1,4 @@
-// Tables and JSON of numbers that are made up, and the roofline behind them.
+// Tables and JSON of invented numbers, and the roofline that they rest on.
 #include "cli/profile_report.h"
 
 #include <gmock/gmock.h>

@@ -33,7 +33,7 @@ Status AppendFile(std::string& text, const std::string& path) {
   return OkStatus();
 }
 
-// The newline that ends the last line of a pipe is no part of the text.
+// The newline that ends the last line of a pipe is not part of the text.
 std::string_view WithoutLastNewline(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   if (text.ends_with('\r')) text.remove_suffix(1);

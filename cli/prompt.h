@@ -30,7 +30,7 @@ struct Prompt {
 // `text` with \n, \r, \t, \", \' and \\ replaced by what they stand for; other backslashes stay.
 std::string Unescape(std::string_view text);
 
-// -p, -f and what is piped into stdin, in this order, blank lines between them. Nothing if there is
+// -p, -f and text piped into stdin, in this order, blank lines between them. Nothing if there is
 // none of them: time to chat. Errors: usage.prompt for flags that exclude each other, io.*,
 // input.*, text.utf8 (with the byte offset).
 Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);

@@ -1,5 +1,5 @@
-// The file of `rullama serve --log-prompts`: the bodies of requests, for whoever runs the server
-// and wants to know what is asked.
+// The file of `rullama serve --log-prompts`: the bodies of requests, for operators who want to read
+// the requests.
 //
 // Ownership: owns the open file. Thread safety: all member functions from any thread.
 #pragma once

@@ -9,16 +9,16 @@
 
 namespace rullama::cli {
 
-// Whether so many tokens fit into the context. Error context.overflow.
+// Whether `tokens` tokens fit into the context. Error context.overflow.
 Status CheckLength(const ModelSession& engine, size_t tokens);
 // Errors: context.overflow, tokenizer.id.
 Status CheckIds(const ModelSession& engine, std::span<const int32_t> ids);
 
-// Rows of a step such that its logits stay small beside the model.
+// Rows of a step such that its logits stay small compared with the model.
 int64_t ScoreRows(int64_t vocabulary, int64_t max_rows);
 
-// Whether all logits [rows, vocabulary] are numbers; the first row is that behind position `first`.
-// Error backend.nan.
+// Whether all logits [rows, vocabulary] are numbers; the first row is the one after position
+// `first`. Error backend.nan.
 Status CheckLogits(std::span<const float> logits, int64_t first, size_t vocabulary);
 
 // Runs `ids` through slot 0 from an empty cache. Calls `on_rows` with the logits [rows, vocabulary]

@@ -12,7 +12,7 @@ namespace rullama::cli {
 
 // An object with the members "picture" and "sound" for the towers that there are: projector,
 // layers, width, parameters, bytes, and "costs", a list with tokens, tflop and work_bytes (memory
-// beside the weights) by number of tokens. `file` has the tensors. Errors: those of
+// in addition to the weights) by number of tokens. `file` has the tensors. Errors: those of
 // MediaEncoder::PredictMemory.
 Result<nlohmann::json> TowersAsJson(const Towers& towers, const GgufFile& file);
 

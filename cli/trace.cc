@@ -21,7 +21,7 @@ using nlohmann::json;
 
 constexpr size_t kSessionTrack = 1;
 constexpr size_t kFirstDeviceTrack = 2;
-constexpr size_t kFirstSlotTrack = 1000;  // behind all devices
+constexpr size_t kFirstSlotTrack = 1000;  // after all devices
 constexpr size_t kFirstWorkerTrack = 1'000'000;
 constexpr size_t kWorkersOfDevice = 10'000;  // tracks for each device
 

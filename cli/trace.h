@@ -96,7 +96,7 @@ class TraceFile {
   [[nodiscard]] EngineObserver* AddSession(std::string name) {
     return recorder_.AddSession(std::move(name));
   }
-  // The result of a command, and behind it the file. A command that failed leaves a trace of what
+  // The result of a command; then the file is written. A command that failed leaves a trace of what
   // it had done, if it had run anything, and its own error.
   static Result<int> Finish(const std::unique_ptr<TraceFile>& trace, Result<int> result);
 

@@ -18,7 +18,7 @@ constexpr int64_t kSampledFrames = 32;
 constexpr size_t kMaxListBytes = size_t{256} << 20U;
 constexpr size_t kMaxFrameBytes = size_t{1} << 30U;
 
-// The number that `text` begins with, behind blanks; taken off it.
+// The number that `text` begins with, after blanks; taken off it.
 std::optional<int64_t> TakeNumber(std::string_view& text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   int64_t number = 0;

@@ -20,10 +20,10 @@ struct VideoFrame {
 Result<std::vector<VideoFrame>> ReadVideoFrames(const std::string& path);
 
 // The times of the packets in the output of ffmpeg's muxer framecrc, in seconds since the first
-// one. Lines that are no packets are skipped. Pure function.
+// one. Other lines are skipped. Pure function.
 std::vector<double> TimesOfPackets(std::string_view text);
 
-// The frames that are looked at, of so many. Pure function.
+// The frames that the model sees of a video with `frames` frames. Pure function.
 std::vector<int64_t> SampledFrames(int64_t frames);
 
 // The files that a stream of PNG files consists of; what follows the last whole one is left out.

@@ -11,12 +11,12 @@ namespace rullama::cli {
 
 struct ChartPoint {
   double x = 0;  // finite; above 0 on a logarithmic axis
-  // On a logarithmic axis, what is not above 0 is drawn at the lower edge; what is not finite at
-  // the upper one.
+  // On a logarithmic axis, points that are not above 0 are drawn at the lower edge, and those that
+  // are not finite at the upper one.
   double y = 0;
   std::string note = {};   // shown where a pointer rests
   bool marked = false;     // drawn as a triangle in the colour of alarms
-  std::string label = {};  // a few characters beside the mark
+  std::string label = {};  // a few characters next to the mark
 };
 
 struct ChartSeries {

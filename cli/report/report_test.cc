@@ -131,10 +131,10 @@ TEST(LossPlotTest, LossesThatFallFarAreOnALogarithmicAxis) {
   EXPECT_TRUE(HasMark(far, "0.01"));
   EXPECT_FALSE(HasMark(far, "2.5"));
   EXPECT_TRUE(HasMark(LossPlot({.steps = {4, 0}, .validations = {}}), "2.5"))
-      << "0 is no small loss";
+      << "0 is not a small loss";
 }
 
-// Two validations of a long run say nothing about what is between them.
+// Two validations of a long run say nothing about the steps between them.
 TEST(LossPlotTest, ValidationsAreNotJoined) {
   const auto lines = [](const LossHistory& history) {
     const std::string body = LossPlot(history).body;

@@ -106,7 +106,7 @@ TEST(TraceRules, FaultsAreFound) {
   EXPECT_EQ(fault(""), "");
   EXPECT_EQ(fault(R"(, {"ph": "X", "name": "inner", "pid": 1, "tid": 1, "ts": 5, "dur": 5})"), "");
   EXPECT_EQ(fault(R"(, {"ph": "X", "name": "late", "pid": 1, "tid": 1, "ts": 5, "dur": 6})"),
-            "late begins within outer and ends behind it");
+            "late begins within outer and ends after it");
   EXPECT_THAT(fault(R"(, {"ph": "X", "name": "a", "pid": 1, "tid": 2, "ts": 5, "dur": 6})"),
               HasSubstr("without a name"));
   EXPECT_THAT(fault(R"(, {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": -1})"),
@@ -149,7 +149,7 @@ TEST_F(ProfileTest, PageHasRooflinesAndTheRunBefore) {
   EXPECT_THAT(html, HasSubstr(", 1 thread; medians of 5 runs"));
   EXPECT_THAT(html, HasSubstr("Roofline of cpu, pp8"));
   EXPECT_THAT(html, HasSubstr("Roofline of cpu, tg3"));
-  EXPECT_THAT(html, HasSubstr("Beside the run before"));
+  EXPECT_THAT(html, HasSubstr("Compared with the earlier run"));
 
   const RunResult other = RunRullama({"profile", "-m", TinyModel(), "-p", "9", "-n", "3",
                                       "--no-peaks", "--against", before.string()});

@@ -97,7 +97,7 @@ class TraceChecker {
     for (const Slice& slice : slices) {
       while (!around.empty() && around.back()->end <= slice.begin + kRounding) around.pop_back();
       if (!around.empty() && slice.end > around.back()->end + kRounding) {
-        return slice.name + " begins within " + around.back()->name + " and ends behind it";
+        return slice.name + " begins within " + around.back()->name + " and ends after it";
       }
       around.push_back(&slice);
     }

@@ -23,7 +23,7 @@ done
 "$work/prefix/bin/rullama" --config "$share/rullama/configs/tiny.yaml" -p "The prince" -n 4 >/dev/null
 "$work/prefix/bin/rullama" new-backend external >new_backend.txt
 cat new_backend.txt
-guide=$(sed -n 's/^The guide goes on from here: //p' new_backend.txt)
+guide=$(sed -n 's/^The guide continues from here: //p' new_backend.txt)
 if [[ $guide != "$share"/* || ! -s $guide ]]; then
   echo "new-backend names the guide '$guide', expected a file of the package" >&2
   exit 1
