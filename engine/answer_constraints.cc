@@ -89,7 +89,7 @@ Result<std::vector<AnswerForm::Tool>> AllowedTools(const Request& request, const
   }
   if (!missing.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.request",
-                     "`allowed_tools` names '{}', which is none of `tools`",
+                     "`allowed_tools` names '{}', which is not in `tools`",
                      ShownName(missing.front()));
   }
   if (allowed.empty() && request.tool_choice == ToolChoice::kRequired) {

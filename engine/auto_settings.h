@@ -33,7 +33,7 @@ struct AutoChoices {
 
 [[nodiscard]] bool IsGpu(const DeviceDescription& device);
 
-// Bytes of the device's memory that `auto` uses: what is free less a fifth of all. A driver that
+// Bytes of the device's memory that `auto` uses: the free ones less a fifth of all. A driver that
 // does not report free memory is taken to have all of it.
 [[nodiscard]] uint64_t MemoryBudget(const DeviceDescription& device);
 

@@ -11,7 +11,7 @@
 namespace rullama {
 namespace {
 
-constexpr int64_t kFewRows = 8;  // of a step; their number does not change what is refused
+constexpr int64_t kFewRows = 8;  // of a step; refusals do not depend on their number
 
 Status CheckOn(Registry& registry, const Model& model, const Config& config, const HostHooks& hooks,
                Notices& notices) {

@@ -27,7 +27,7 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config,
 struct BackendDevices {
   std::string backend;  // of the main device
   std::vector<std::unique_ptr<Device>> devices;
-  size_t layer_devices = 1;  // so many, from the first, share the layers of the model
+  size_t layer_devices = 1;  // this many, from the first, share the layers of the model
   // Backend and index of these devices. Two that are equal share their memory.
   std::vector<std::pair<std::string, uint32_t>> identities;
   PlacementPolicy policy;  // its indices are those of `devices`
@@ -47,10 +47,10 @@ Status CheckOneDevice(const BackendDevices& devices, std::string_view what);
 Status CheckSupport(const Graph& graph, const BackendDevices& devices,
                     const PlacementPolicy& policy);
 
-// Opens the configured devices and, if the policy lets ops leave them, the cpu backend beside them,
-// unless it is one of them. Options are those of OptionsOf() (device_name.h). What `auto` chose and
-// a host device that could not be opened are told to `notices`; with placement.host_expert_layers
-// such a host is an error. Errors: those of Registry and Plugin::Open; backend.none if `auto` finds
+// Opens the configured devices and, if the policy lets ops leave them, also the cpu backend, unless
+// it is one of them. Options are those of OptionsOf() (device_name.h). What `auto` chose and a host
+// device that could not be opened are told to `notices`; with placement.host_expert_layers such a
+// host is an error. Errors: those of Registry and Plugin::Open; backend.none if `auto` finds
 // nothing.
 Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, const HostHooks& hooks,
                                    Notices& notices);

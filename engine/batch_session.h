@@ -32,8 +32,8 @@ struct RowRequest {
 };
 
 struct RowResult {
-  // Errors: backend.nan (NaN logits), sampler.empty (every token banned), backend.token (what the
-  // device chose is no token).
+  // Errors: backend.nan (NaN logits), sampler.empty (every token banned), backend.token (the device
+  // chose a number that is not a token).
   Result<int32_t> token = 0;
   LogprobStep logprobs = {};
 };
@@ -41,7 +41,7 @@ struct RowResult {
 class BatchSession {
  public:
   // `graphs`: of the program of the session. With a lane: for decode steps in it, which may be in
-  // flight beside those of other lanes.
+  // flight together with those of other lanes.
   BatchSession(Session& session, const ProgramGraphs& graphs, int64_t vocabulary,
                StepLane lane = {});
 
@@ -77,7 +77,7 @@ class BatchSession {
   Status StartDraw(std::span<const RowRequest> rows);
   Status ReadOutput(std::string_view name, std::span<std::byte> data);
   Status ReadLogprobs(std::span<const RowRequest> rows);
-  // `token` was drawn behind `position`.
+  // `token` was drawn after `position`.
   [[nodiscard]] Result<int32_t> CheckToken(const RowRequest& row, int32_t position, int32_t token,
                                            float sum) const;
 

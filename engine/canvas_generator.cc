@@ -72,7 +72,7 @@ Result<CanvasGenerator::Progress> CanvasGenerator::Advance(int64_t max_tokens) {
 
 void CanvasGenerator::TakeText(int64_t max_tokens, Progress& progress) {
   const std::vector<int32_t>& canvas = loop_->best();
-  // An end token and what is behind it are no text.
+  // An end token and the tokens after it are not text.
   const auto end = std::ranges::find_first_of(canvas, options_.end_tokens);
   auto taken = static_cast<int64_t>(end - canvas.begin());
   const bool ended = end != canvas.end() && (max_tokens < 0 || tokens_ + taken <= max_tokens);

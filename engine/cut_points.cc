@@ -5,7 +5,7 @@
 namespace rullama {
 namespace {
 
-// The cut behind `last` that media ask for, where `next` would be one without them.
+// The cut after `last` that media ask for, where `next` would be one without them.
 int64_t CutForMedia(int64_t last, int64_t next, std::span<const SoftRows> media) {
   for (const SoftRows& medium : media) {
     if (medium.end() <= last) continue;

@@ -12,14 +12,14 @@ namespace rullama {
 // Fewest rows between a cut and a turn border at which the next cut is made.
 inline constexpr int64_t kMinTurnRows = 64;
 
-// The positions in (0, tokens] at which a prompt is cut, ascending: `chunk` rows behind the last
-// cut, or at the first turn border that lies at least kMinTurnRows behind it. `turn_borders` are
-// ascending. Cuts depend on what is before them only, so a prompt that goes on keeps them: whoever
-// reads it from a cut on runs the steps of somebody who reads all of it.
+// The positions in (0, tokens] at which a prompt is cut, ascending: `chunk` rows after the last
+// cut, or at the first turn border at least kMinTurnRows after it. `turn_borders` are ascending.
+// Cuts depend on what is before them only, so a prompt keeps its cuts when it grows: a request that
+// reads it from a cut on runs the same steps as one that reads all of it.
 //
-// `media` are ascending. There is a cut behind each, so that the last chunk, behind which tokens
-// are drawn, has no soft tokens. There is none inside a picture whose rows see each other: the cut
-// is in front of it, and the picture is a chunk of its own if it is longer than `chunk`. Pure
+// `media` are ascending. There is a cut after each, so that the last chunk, after which tokens are
+// drawn, has no soft tokens. There is none inside a picture whose rows see each other: the cut is
+// in front of it, and the picture is a chunk of its own if it is longer than `chunk`. Pure
 // function.
 std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, std::span<const int64_t> turn_borders,
                                std::span<const SoftRows> media = {});

@@ -103,7 +103,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   Result<std::unique_ptr<Job>> RowsJob(Job::Kind kind, std::vector<int32_t> ids) const;
   // Hands a job to the runner. At its end the channel has RequestEnd or Error.
   std::shared_ptr<AnswerChannel> Enqueue(std::unique_ptr<Job> job);
-  // The next item of a job's channel that is no progress. Errors: what the job ended with;
+  // The next item of a job's channel other than progress. Errors: what the job ended with;
   // run.cancelled at the end of the engine.
   Result<ChannelItem> Await(std::unique_ptr<Job> job);
   // For snapshots of these tokens.

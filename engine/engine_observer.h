@@ -1,4 +1,4 @@
-// The times of requests, beside those of steps (core/runtime/step_observer.h), for traces.
+// The times of requests, for traces. Those of steps are in core/runtime/step_observer.h.
 #pragma once
 
 #include <chrono>

@@ -46,7 +46,7 @@ void Generation::Impl::Take(const ReadProgress& progress) {
                      .reused = progress.reused});
 }
 
-// Tokens that were drawn behind a stop text, before the engine heard of it, are no part of the
+// Tokens that were drawn after a stop text, before the engine heard of it, are not part of the
 // answer.
 Status Generation::Impl::Take(DrawnToken drawn) {
   if (text_.stopped()) return OkStatus();

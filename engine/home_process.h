@@ -1,5 +1,5 @@
 // The process that an object with threads belongs to. A child of fork() has a copy of the object
-// and none of its threads: waiting for one would never end.
+// without its threads: waiting for one would never end.
 //
 // Value type; thread-safe.
 #pragma once

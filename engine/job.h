@@ -20,10 +20,10 @@ using EngineClock = std::chrono::steady_clock;
 
 struct Job {
   enum class Kind : uint8_t {
-    kGenerate,  // draws tokens behind the prompt
+    kGenerate,  // draws tokens after the prompt
     kEmbed,     // adds up the hidden states of the prompt's rows: one ResultRows
     kLogits,    // the logits of the prompt's rows: a ResultRows for each step
-    kSave,      // a snapshot behind the prompt, which ends at a cut point: a StoredSnapshot
+    kSave,      // a snapshot after the prompt, which ends at a cut point: a StoredSnapshot
     kLoad,      // restores `stored`, whose tokens are the prompt
   };
   Kind kind = Kind::kGenerate;

@@ -1,8 +1,8 @@
 // How much host memory pictures and sounds take from the time at which they are decoded to the one
-// at which they are encoded. Whoever wants more waits, in the order of asking. What is larger than
-// a whole budget gets it alone.
+// at which they are encoded. Whoever wants more waits, in the order of asking. A request for more
+// than a whole budget gets all of it.
 //
-// A request asks once for the memory of all its decoded media, and holds none of it before. Then it
+// A request asks once for the memory of all its decoded media, and holds nothing before. Then it
 // asks for that of decoding, for one medium after another. So those who hold memory never wait for
 // each other in a circle.
 //
@@ -41,7 +41,7 @@ class MediaBudget {
     ~Part() { Keep(0); }
 
     [[nodiscard]] uint64_t bytes() const { return bytes_; }
-    // Gives back what is beyond `bytes`.
+    // Gives back all but `bytes`.
     void Keep(uint64_t bytes);
     // Takes at most `bytes` of it out, as a part of its own.
     [[nodiscard]] Part Split(uint64_t bytes);

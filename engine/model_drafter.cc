@@ -8,7 +8,7 @@
 namespace rullama {
 namespace {
 
-// Rows of a slot that a step draws behind, at most.
+// The most rows of a slot after which a step draws.
 constexpr int64_t kShortRest = DraftModelRows(1);
 
 int64_t CommonTokens(std::span<const int32_t> a, std::span<const int32_t> b) {

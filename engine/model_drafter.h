@@ -2,7 +2,7 @@
 // their settings and random numbers.
 //
 // Its slots follow those of the main session: before it drafts for a slot, it goes back to the
-// tokens that both hold and reads what is missing, at most a chunk at a time.
+// tokens that both hold and reads the rest, at most a chunk at a time.
 //
 // Ownership: owns the session of the draft model. Thread safety: one thread at a time.
 #pragma once
@@ -53,8 +53,8 @@ class ModelDrafter {
     std::vector<int32_t> tokens = {};  // of its rows
   };
 
-  // Goes back to what is common and reads a chunk of the rest, unless it is short. Returns whether
-  // the rest is short.
+  // Goes back to the common tokens and reads a chunk of the rest, unless it is short. Returns
+  // whether the rest is short.
   Result<bool> CatchUp(const DraftRequest& request);
   // Draws one token for each of drafting_, and takes those out that are done.
   Status DrawTokens();

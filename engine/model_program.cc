@@ -84,7 +84,7 @@ Result<GraphHandle> AddGraph(ModelGraph parts, std::vector<int64_t> buckets, boo
   return Append({std::move(graph), std::move(buckets), extends_past}, program);
 }
 
-// A step keeps the logits of all its rows, which stay small beside a model: 64 MiB.
+// A step keeps the logits of all its rows, which stay small compared with a model: 64 MiB.
 int64_t RowsWithLogits(int64_t vocabulary, int64_t most) {
   constexpr int64_t kMaxLogits = int64_t{16} << 20;
   return std::clamp<int64_t>(kMaxLogits / vocabulary, 1, most);

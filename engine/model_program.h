@@ -45,7 +45,7 @@ struct ModelProgramOptions {
 // up to `chunk` tokens of one.
 [[nodiscard]] StepLimits BatchLimits(int64_t decode_rows, int64_t chunk);
 
-// The graphs of a program by what they do. What is empty the program does not have.
+// The graphs of a program by what they do. An empty member: the program has no such graph.
 struct ProgramGraphs {
   // A graph that computes a value for every row of a step.
   struct RowOutput {

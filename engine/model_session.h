@@ -72,8 +72,8 @@ class ModelSession {
   ModelSession(LoadedModel model, HostHooks hooks)
       : model_(std::move(model)), hooks_(std::move(hooks)) {}
   Status Start(const ModelSessionOptions& options, Notices& notices);
-  // Bytes of the main device that the towers take beside the session, for pictures of the usual
-  // number of tokens.
+  // Bytes of the main device that the towers take in addition to the session, for pictures of the
+  // usual number of tokens.
   [[nodiscard]] Result<uint64_t> TowerBytes() const;
   Status ChooseSettings(const ModelSessionOptions& options);
   [[nodiscard]] Status CheckGraphs(const ModelSessionOptions& options) const;

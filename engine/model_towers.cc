@@ -25,7 +25,7 @@ Result<ModelTowers> ReadFile(const std::filesystem::path& path, const std::strin
                    "'{}' has no image or audio tower, expected the mmproj file of the model", name);
 }
 
-// The towers beside or in the model's own file, which may have none.
+// The towers in the model's own file or next to it, which may have none.
 Result<ModelTowers> ReadOwn(const ModelFile& model_file, const Model& model,
                             const HostHooks& hooks) {
   if (model_file.ollama && model_file.ollama->projector) {

@@ -82,14 +82,15 @@ void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t c
                        .snapshot = *std::move(snapshot)});
   bytes_ += entries_.front().bytes();
   largest_ = std::max(largest_, entries_.front().bytes());
-  // The rings of later prompts are no smaller.
+  // The rings of later prompts are at least as large.
   rings_fit_ = entries_.front().bytes() <= limit_;
   Thin(tokens, client);
   EvictBeyondLimit();
 }
 
 void PrefixCache::GiveUp(int32_t slot, int64_t position) {
-  // The longest serves who goes on, the shortest who shares the beginning only.
+  // The longest prefix helps a continued conversation, the shortest one another request with the
+  // same start.
   auto longest = entries_.end();
   auto shortest = entries_.end();
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {

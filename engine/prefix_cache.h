@@ -1,4 +1,4 @@
-// Snapshots of prompts in host memory: what a slot held behind a cut point of a prompt
+// Snapshots of prompts in host memory: what a slot held after a cut point of a prompt
 // (cut_points.h), for requests of the same client that begin with the same tokens.
 //
 // A snapshot is taken with the rings only, as long as its slot holds the other rows. It is
@@ -36,7 +36,7 @@ class PrefixCache {
       : session_(session), limit_(limit), warn_(std::move(warn)) {}
 
   // The longest prefix of the prompt that is kept for the client and is longer than `beyond`; 0 if
-  // there is none. At least one token of the prompt lies behind it. `cuts` are those of the prompt.
+  // there is none. At least one token of the prompt follows it. `cuts` are those of the prompt.
   [[nodiscard]] int64_t Find(std::span<const int32_t> prompt, std::span<const int64_t> cuts,
                              uint64_t client, int64_t beyond) const;
   // Whether the rings of the slot at a position are kept, and its other rows are still there.

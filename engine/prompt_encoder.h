@@ -1,5 +1,5 @@
 // The soft tokens of the pictures and sounds of one prompt, from the time at which their rows are
-// read. Gives up what is not needed any more: a decoded medium when its soft tokens are there,
+// read. Frees memory as soon as it is not needed: a decoded medium when its soft tokens are there,
 // these when all of its rows have been read.
 //
 // Ownership: shares the decoded media with the other jobs of a request, and soft tokens with the

@@ -215,7 +215,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   job.client = request.client;
   prepared.logprobs = request.top_logprobs >= 0;
   prepared.text.stop = request.stop.empty() ? defaults.stop : request.stop;
-  // The number of tokens drawn behind a stop text depends on the speed of the reader.
+  // The number of tokens drawn after a stop text depends on the speed of the reader.
   job.reuse_answers = request.reuse_answers && answer.alone && prepared.text.stop.empty();
   if (!request.messages.empty()) {
     prepared.text.parser = model.model->MakeOutputParser(

@@ -1,4 +1,4 @@
-// Requests of the public interface as jobs: what is missing is taken from the configuration, and
+// Requests of the public interface as jobs: missing settings are taken from the configuration, and
 // everything is checked.
 #pragma once
 
@@ -41,7 +41,7 @@ Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& 
 // JSON text of limited depth as a value. Error chat.json (kUsage); `what` begins the message.
 Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what);
 
-// Error context.overflow (kRuntime) if so many tokens and a canvas of `canvas` tokens do not fit
+// Error context.overflow (kRuntime) if `tokens` tokens and a canvas of `canvas` tokens do not fit
 // into a slot, or into `max_context` tokens of it if that is not 0.
 Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64_t max_context = 0);
 

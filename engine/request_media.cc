@@ -49,7 +49,7 @@ class MediaReader {
   Result<DecodedMedia> Measure();
 
  private:
-  // What is known of a medium before it is decoded.
+  // The facts about a medium that are known before it is decoded.
   struct MediumPlan {
     std::optional<MmapFile> mapped;
     std::span<const std::byte> file;

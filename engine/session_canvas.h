@@ -24,7 +24,7 @@ class SessionCanvas final : public CanvasModel {
   static Result<SessionCanvas> Begin(Session& session, GraphHandle denoise, int64_t vocabulary,
                                      int64_t canvas_length, int32_t slot);
 
-  // Errors: of the session; backend.token (kBackend) for ids that are none of the vocabulary.
+  // Errors: of the session; backend.token (kBackend) for ids outside the vocabulary.
   Status Denoise(const CanvasRequest& request, CanvasReply& reply) override;
 
  private:

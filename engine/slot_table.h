@@ -3,8 +3,8 @@
 // A prompt is read in chunks that end at its cut points (cut_points.h), whoever reads it. A request
 // that reuses the rows of an earlier one up to a cut point therefore runs the same steps as one
 // that does not, from the first row that it reads on, and gives the same bytes. Rows of drawn
-// tokens met the kernels of a decode step, and what is read behind them is cut elsewhere. Both are
-// reused only by requests that ask for it, and only if the prompt goes on behind all of them.
+// tokens met the kernels of a decode step, and the rows read after them are cut elsewhere. Both are
+// reused only by requests that ask for it, and only if the prompt continues after all of them.
 //
 // Thread safety: one thread.
 #pragma once
@@ -73,7 +73,7 @@ class SlotTable {
     uint64_t last_used = 0;
     std::vector<int32_t> tokens;  // of all rows
     size_t chunked = 0;    // the first rows, which were read in chunks that end at cut points
-    bool goes_on = false;  // what is appended now is read in other chunks
+    bool goes_on = false;  // later rows are read in other chunks
   };
   [[nodiscard]] static int64_t CommonRows(const Slot& slot, std::span<const int32_t> prompt);
   // Whether the prompt begins with all tokens of the slot, and has more.

@@ -13,7 +13,7 @@
 //   }
 //
 // Requests of any number of threads share the slots of one session (`context.slots`) and run in
-// steps together. A request's bytes do not depend on what runs beside it.
+// steps together. A request's bytes do not depend on what runs at the same time.
 #pragma once
 
 #include <rullama/base/error.h>
@@ -125,7 +125,7 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // tokenizer.*, text.utf8, schema.*; context.overflow if the prompt does not fit; model.canvas;
   // media.* and io.* of pictures and sounds.
   Result<Generation> Submit(const Request& request);
-  // Starts `count` answers to one prompt, which is read once, when so many slots are free. They
+  // Starts `count` answers to one prompt, which is read once, when as many slots are free. They
   // draw with one seed from random numbers of their own: answer i has `choice` + i. Errors as
   // Submit(); usage.request if `count` is not 1 to the number of slots; run.cancelled if `stop` is
   // requested while pictures and sounds are decoded.
@@ -169,7 +169,7 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   Status Logits(std::span<const int32_t> ids,
                 const std::function<bool(int64_t first, std::span<const float> logits)>& on_rows);
 
-  // The sum of -ln p over the tokens behind the first of `ids`, each predicted from those in front
+  // The sum of -ln p over the tokens after the first of `ids`, each predicted from those in front
   // of it; perplexity is exp(sum / (count - 1)). Blocks. Errors as Logits(), usage.request for
   // fewer than two ids.
   Result<double> NegativeLogLikelihood(std::span<const int32_t> ids);

@@ -65,7 +65,8 @@ struct Request {
   std::optional<bool> thinking = {};  // let the model think first; with `messages`
   // Calls are valid by construction: their names are those of tools, their arguments valid under
   // the tools' `parameters`, as far as these can be enforced. A tool with "strict": true is refused
-  // where they cannot; of others Completion::unenforced_keywords names what is left out.
+  // where they cannot; of others Completion::unenforced_keywords names the keywords that are left
+  // out.
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::vector<std::string> allowed_tools = {};  // names of those that may be called; empty: all
   bool parallel_tool_calls = true;              // several calls may follow one another
@@ -87,14 +88,14 @@ struct Request {
   int32_t top_logprobs = -1;
   // Use what slots still hold of a prompt with the same beginning. The answer is the same.
   bool reuse_prefix = true;
-  // Also use the rows of an answer that a slot still holds, if the prompt goes on behind it, as a
+  // Also use the rows of an answer that a slot still holds, if the prompt continues after it, as a
   // conversation does. They were computed token by token, so the last bits of the logits, and with
   // them the answer, may depend on the earlier requests of the client. Without effect for a request
   // with stop texts.
   bool reuse_answers = false;
   // Check drafts of several tokens at once, if the engine makes any (docs/drafts.md).
   bool drafts = true;
-  // Draw no token that ends the answer: it goes on to `max_tokens` or a full context.
+  // Draw no token that ends the answer: it continues to `max_tokens` or a full context.
   bool ignore_end = false;
   // The index of this answer among several to one prompt and seed; each has its own random numbers.
   uint32_t choice = 0;

@@ -49,7 +49,7 @@ struct EngineStats {
   uint64_t media_misses = 0;         // those that were encoded
   uint64_t drafted = 0;              // tokens that were guessed in advance
   uint64_t drafts_accepted = 0;      // of these, those that answers have
-  uint64_t constraint_failures = 0;  // answers under a schema that no token could go on
+  uint64_t constraint_failures = 0;  // answers under a schema that no token could continue
   uint64_t prefix_oversized = 0;     // snapshots that were larger than the limit of all
   bool device_lost = false;          // from now on all requests fail: open the model again
   Histogram mask_seconds = {};       // to make the mask of one token

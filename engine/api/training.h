@@ -112,7 +112,7 @@ struct PartGradient {
 struct GroupStep {
   LossSum loss;        // of the whole step, before it
   double norm = 0;     // of its gradient, before it was clipped
-  bool last = false;   // the run was cancelled on rank 0 and ends behind this step
+  bool last = false;   // the run was cancelled on rank 0 and ends after this step
   FloatArray adapter;  // A and B after the step, as in PartGradient
 };
 
@@ -142,7 +142,7 @@ class TrainingGroup {
 
 // Options of a run that are not settings of the block `training` of the configuration.
 struct FineTuneOptions {
-  // A checkpoint to go on from, or the output folder of a run, whose newest checkpoint is taken.
+  // A checkpoint to continue from, or the output folder of a run, whose newest checkpoint is taken.
   // Settings that are not given are those of the run. Other numbers of steps may be given.
   std::string resume = {};
   std::string first_adapter = {};  // an adapter to begin with, instead of a new one

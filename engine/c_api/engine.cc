@@ -13,7 +13,7 @@
 namespace rullama::c_api {
 namespace {
 
-// Hands out a copy of `values` as a buffer for rullama_free(), with a zero behind it.
+// Hands out a copy of `values` as a buffer for rullama_free(), with a zero after it.
 template <typename Values, typename T>
 void CopyOut(const Values& values, T** data, size_t* count) {
   auto* buffer = static_cast<T*>(std::calloc(values.size() + 1, sizeof(T)));
@@ -60,7 +60,7 @@ rullama_engine::rullama_engine(std::shared_ptr<rullama::Engine> opened)
   info.canvas_length = from.canvas_length;
 }
 
-// The functions of the C interface are no part of a namespace; their bodies use these.
+// The functions of the C interface are not in a namespace; their bodies use these.
 using rullama::OkStatus;
 using rullama::Status;
 using rullama::c_api::AtBorder;

@@ -1,5 +1,4 @@
-// Errors of the C interface: what stands behind rullama_error, and the border that no exception
-// crosses.
+// Errors of the C interface: the struct of rullama_error, and the border that no exception crosses.
 //
 // Thread safety: no shared state.
 #pragma once

@@ -1,4 +1,4 @@
-// The structs behind the handles of the C interface.
+// The structs that the handles of the C interface stand for.
 #pragma once
 
 #include <memory>

@@ -18,8 +18,8 @@ namespace rullama::c_api {
 Result<EngineOptions> OptionsOf(const rullama_engine_options* options);
 Result<Request> RequestOf(const rullama_request* request);
 
-// Views of what stands behind a pointer and a count or size. Error usage.argument for nullptr with
-// a count that is not 0.
+// Views of the memory that a pointer and a count or size describe. Error usage.argument for nullptr
+// with a count that is not 0.
 Result<std::string_view> TextOf(const char* text, size_t size, std::string_view name);
 template <typename T>
 Result<std::span<const T>> SpanOf(const T* data, size_t count, std::string_view name) {

@@ -37,9 +37,9 @@
  * comment says otherwise: the caller may free it then. Pointers without a free function are
  * borrowed, and the comment says for how long.
  *
- * Strings are UTF-8. Those handed in are terminated by a zero byte, or have a size in bytes beside
- * them, for which RULLAMA_TERMINATED stands for "up to the zero byte". Those handed out are
- * terminated; a size beside them does not count the zero byte.
+ * Strings are UTF-8. Those handed in are terminated by a zero byte, or come with a size in bytes,
+ * for which RULLAMA_TERMINATED stands for "up to the zero byte". Those handed out are terminated;
+ * their sizes do not count the zero byte.
  *
  * Errors. A function that can fail returns RULLAMA_OK or the kind of the error. If `error` is not
  * NULL, *error becomes a new handle that the caller frees, or NULL on success; what *error was
@@ -86,7 +86,7 @@ extern "C" {
 
 /* A loaded model on an open device. */
 typedef struct rullama_engine rullama_engine;
-/* One running request. It keeps its engine alive, also behind rullama_engine_free(). */
+/* One running request. It keeps its engine alive, also after rullama_engine_free(). */
 typedef struct rullama_generation rullama_generation;
 /* The error of a call that failed. */
 typedef struct rullama_error rullama_error;
@@ -268,8 +268,8 @@ typedef struct rullama_medium {
   size_t size;       /* of `bytes` */
 } rullama_medium;
 
-/* One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given. What is not
- * given is as configured, else as the model file recommends; ranges are those of
+/* One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given. Settings that
+ * are not given are as configured, else as the model file recommends; ranges are those of
  * docs/configuration.md. */
 typedef struct rullama_request {
   uint32_t struct_size;
@@ -317,7 +317,7 @@ typedef struct rullama_request {
   int32_t tool_choice;         /* rullama_tool_choice; calls are valid by construction */
   int32_t parallel_tool_calls; /* rullama_switch, on by default: several calls may follow */
   /* rullama_switch, off by default: also use the rows of an answer that a slot still holds, if the
-   * prompt goes on behind it. The last bits of the logits, and with them the answer, may then
+   * prompt continues after it. The last bits of the logits, and with them the answer, may then
    * depend on earlier requests. Without effect for a request with stop texts. */
   int32_t reuse_answers;
   uint32_t reserved2;
@@ -329,7 +329,7 @@ typedef struct rullama_request {
   /* Since 1.3, as all that follows. rullama_switch, on by default: check drafts of several tokens
    * at once, if the settings of the engine ask for any (docs/drafts.md). The answer is the same. */
   int32_t drafts;
-  /* rullama_switch, off by default: draw no token that ends the answer, which goes on to
+  /* rullama_switch, off by default: draw no token that ends the answer, which continues to
    * `max_tokens` or a full context. */
   int32_t ignore_end;
 } rullama_request;
@@ -416,10 +416,10 @@ typedef struct rullama_completion {
   int64_t accepted_tokens;
 } rullama_completion;
 
-/* Returns 0 to go on; anything else cancels. `event` lives until the callback returns. */
+/* Returns 0 to continue; anything else cancels. `event` lives until the callback returns. */
 typedef int (*rullama_event_callback)(void* data, const rullama_event* event);
 
-/* Sets *event to the next part, or to NULL behind the last one. The event lives until the next call
+/* Sets *event to the next part, or to NULL after the last one. The event lives until the next call
  * of this function, of rullama_generation_wait() or of the free function on this generation. A
  * reader that is slow holds up its own request only. Errors: backend.nan, sampler.empty, those of
  * the device; after an error the answer is over. [one] [blocks] */
@@ -443,7 +443,7 @@ RULLAMA_FUNCTION rullama_code rullama_generation_completion(rullama_generation* 
                                                             rullama_error** error);
 
 /* Ends the answer within one step, with the reason RULLAMA_STOP_CANCELLED; a thread that waits for
- * it goes on. NULL does nothing. [any] */
+ * it continues. NULL does nothing. [any] */
 RULLAMA_FUNCTION void rullama_generation_cancel(rullama_generation* generation);
 
 /* Cancels the request, if it still runs, and releases the handle. NULL does nothing. [one] [blocks]
@@ -492,19 +492,19 @@ RULLAMA_FUNCTION rullama_code rullama_engine_embed(rullama_engine* engine, const
                                                    size_t* value_count, rullama_error** error);
 
 /* `logits`: [rows, vocabulary], those that follow ids[first], ids[first + 1], ...; they live until
- * the callback returns. Returns 0 to go on; anything else stops. */
+ * the callback returns. Returns 0 to continue; anything else stops. */
 typedef int (*rullama_logits_callback)(void* data, int64_t first, int64_t rows, int64_t vocabulary,
                                        const float* logits);
 
 /* The logits that follow each of `ids`, handed to `on_rows` in steps, on this thread. Stopping is
- * no error. Errors: context.overflow, tokenizer.id, usage.request for no ids, backend.nan,
+ * not an error. Errors: context.overflow, tokenizer.id, usage.request for no ids, backend.nan,
  * model.canvas. [any] [blocks] */
 RULLAMA_FUNCTION rullama_code rullama_engine_logits(rullama_engine* engine, const int32_t* ids,
                                                     size_t id_count,
                                                     rullama_logits_callback on_rows, void* data,
                                                     rullama_error** error);
 
-/* Sets *sum to the sum of -ln p over the tokens behind the first of `ids`, each predicted from
+/* Sets *sum to the sum of -ln p over the tokens after the first of `ids`, each predicted from
  * those in front of it; perplexity is exp(*sum / (id_count - 1)). Errors as
  * rullama_engine_logits(), usage.request for fewer than two ids. [any] [blocks] */
 RULLAMA_FUNCTION rullama_code rullama_engine_negative_log_likelihood(rullama_engine* engine,

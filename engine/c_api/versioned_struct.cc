@@ -15,7 +15,7 @@ Result<size_t> SharedBytes(const void* from, size_t size, size_t known, size_t l
   const std::span unknown(static_cast<const unsigned char*>(from) + known, size - known);
   if (std::ranges::any_of(unknown, [](unsigned char byte) { return byte != 0; })) {
     return MakeError(ErrorKind::kUsage, "usage.struct",
-                     "{} has {} bytes, this library knows {}, and members behind them are set; "
+                     "{} has {} bytes, this library knows {}, and members after them are set; "
                      "leave them zero or use a newer librullama",
                      name, size, known);
   }

@@ -1,6 +1,6 @@
 // Views of events and completions for C programs: structs of pointers into those of C++.
 //
-// Ownership: a view is valid as long as what it shows exists unchanged. Thread safety: none of its
+// Ownership: a view is valid as long as its source exists unchanged. Thread safety: none of its
 // own.
 #pragma once
 

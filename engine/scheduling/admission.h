@@ -1,4 +1,4 @@
-// Gives slots to waiting jobs, with what is known of their prompts.
+// Gives slots to waiting jobs, with the rows of their prompts that were read before.
 //
 // Ownership: borrows all. Thread safety: one thread.
 #pragma once
@@ -23,7 +23,7 @@ class Admission {
   void Admit();
 
  private:
-  // Lets the slot hold what is known of its job's prompt; `chosen`: rows that it holds already.
+  // Lets the slot hold the known rows of its job's prompt; `chosen`: rows that it holds already.
   Status Begin(int32_t slot, int64_t chosen);
 
   WaitingJobs& waiting_;

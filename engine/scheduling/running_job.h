@@ -35,7 +35,7 @@ struct RunningJob {
   int64_t reused = 0;  // of these, found there or in the prefix cache
   // The slot whose prompt this job shares, until that slot has read it.
   std::optional<int32_t> reader;
-  bool after_answer = false;  // SlotTable::Choice::goes_on: the prefix cache keeps none of it
+  bool after_answer = false;  // SlotTable::Choice::goes_on: the prefix cache does not keep it
   PromptEncoder media;        // of the job, which has none of its own any more
   double encode_seconds = 0;  // spent on its media
   std::vector<float> sum;     // of an embedding

@@ -34,7 +34,7 @@ constexpr const char* kPlaceFile = "training_state.json";
 constexpr const char* kMomentsFile = "training_state.safetensors";
 constexpr const char* kDigest = "digest";
 constexpr const char* kBestFolder = "best";
-// What a run leaves in its output folder beside checkpoints and the best adapter.
+// The files that a run leaves in its output folder in addition to checkpoints and the best adapter.
 constexpr std::array<std::string_view, 4> kAdapterFiles = {
     "adapter_config.json", "adapter_model.safetensors", "adapter.gguf", "loss.svg"};
 constexpr std::string_view kM = ".m";
@@ -116,7 +116,7 @@ Result<OrderedJson> ReadPlace(const fs::path& path) {
   auto read = ReadOrderedJson(text);
   if (!read) return BadState(path, read.error().ToString());
   OrderedJson place = *std::move(read);
-  if (!place.is_object()) return BadState(path, "is no JSON object");
+  if (!place.is_object()) return BadState(path, "is not a JSON object");
   const auto version = MemberOf<int>(place, "version");
   if (version == kStateVersion) return place;
   return BadState(path, fmt::format("has version {}, not {}", version.value_or(0), kStateVersion));
@@ -253,7 +253,7 @@ Status CheckHasNoRun(const fs::path& output) {
                    "'{}' has another run or adapter ('{}'); choose another folder (-o),{} or let "
                    "this run replace it (--overwrite)",
                    output.string(), parts.front().filename().string(),
-                   has_checkpoint ? fmt::format(" go on with it (--resume '{}'),", output.string())
+                   has_checkpoint ? fmt::format(" continue it (--resume '{}'),", output.string())
                                   : std::string());
 }
 

@@ -39,7 +39,7 @@ struct RunState {
   std::map<std::string, std::vector<float>> v = {};
 };
 
-// Writes the state beside the adapter, whose files are there.
+// Writes the state next to the adapter, whose files exist already.
 Status WriteRunState(const RunState& state, const std::filesystem::path& folder);
 // Reads it, and compares the digest and the identity.
 Result<RunState> ReadRunState(const std::filesystem::path& folder, const RunIdentity& identity);
@@ -48,7 +48,7 @@ Result<RunState> ReadRunState(const std::filesystem::path& folder, const RunIden
 // checkpoint. Error train.resume if there is none.
 Result<std::filesystem::path> FindCheckpoint(const std::filesystem::path& path);
 
-// Makes `folder` what `fill` writes into a new folder beside it: complete, or as it was before.
+// Replaces `folder` by a new folder next to it that `fill` has written: completely, or not at all.
 template <typename Fill>
 Status ReplaceFolder(const std::filesystem::path& folder, const Fill& fill);
 

@@ -100,11 +100,11 @@ class DataFormReader {
     const bool tokens = Has(kIdsKey) || Has(kTargetsKey);
     const bool pair = Has(keys_.prompt) || Has(keys_.completion);
     if (pair && Has(keys_.messages)) {
-      return BadForm("found {} beside {} or {}, expected one of them", keys_.messages, keys_.prompt,
-                     keys_.completion);
+      return BadForm("found both {} and {} or {}, expected one of them", keys_.messages,
+                     keys_.prompt, keys_.completion);
     }
     if (tokens && (pair || Has(keys_.messages) || Has(keys_.text))) {
-      return BadForm("found {} or {} beside a text, expected one of them", kIdsKey, kTargetsKey);
+      return BadForm("found {} or {} and also a text, expected one of them", kIdsKey, kTargetsKey);
     }
     if (tokens) return LineKind::kTokens;
     if (pair) return LineKind::kPrompt;

@@ -22,7 +22,7 @@
 
 namespace rullama {
 
-// The names of the members of a line. "tools" stands beside the messages under this name.
+// The names of the members of a line. "tools" comes with the messages, under this name.
 struct DataKeys {
   std::string messages = "messages";
   std::string prompt = "prompt";
@@ -44,7 +44,7 @@ struct DataForm {
 inline constexpr const char* kIdsKey = "ids";
 inline constexpr const char* kTargetsKey = "targets";
 
-// Error data.line (kUsage), without the place of the line: what was found, what is expected, and
+// Error data.line (kUsage), without the place of the line: what was found, what was expected, and
 // the options that name members.
 Result<DataForm> FormOfLine(const nlohmann::json& object, const DataKeys& keys);
 

@@ -149,7 +149,7 @@ class DataSetReader {
         return part.is_object() && part.value("type", DataJson("text")) != "text";
       };
       if (content.is_array() && std::ranges::any_of(content, is_media)) {
-        return BadLine("found a part of a message that is no text, expected text only");
+        return BadLine("found a part of a message that is not text, expected text only");
       }
     }
     const bool last = last_turn_only || options_.train_on == TrainOn::kLast;
@@ -287,7 +287,7 @@ class DataSetReader {
     return AddExample(example);
   }
 
-  // A text that is too long becomes several, each behind a BOS.
+  // A text that is too long becomes several, each after a BOS.
   Status AddPieces(const EncodedExample& text) {
     ++set_.split;
     const size_t head = text.trained[0] == 0 ? 1 : 0;  // the BOS

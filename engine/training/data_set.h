@@ -5,8 +5,8 @@
 // Every learnt answer ends: with the marker of the chat template, with <eos> for plain text and for
 // models without a template. Markers in plain text are tokens, as `tokenize` reads them.
 //
-// Thread safety: pure functions. Errors (kUsage): data.line (file, line, what was found and what is
-// expected), data.long (on_long = error), data.untrained (strict), data.empty; io.* of reading.
+// Thread safety: pure functions. Errors (kUsage): data.line (file, line, what was found and what
+// was expected), data.long (on_long = error), data.untrained (strict), data.empty; io.* of reading.
 #pragma once
 
 #include <cstddef>

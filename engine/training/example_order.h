@@ -8,7 +8,7 @@
 namespace rullama {
 
 // Epoch after epoch of all examples without an end: example k of the run is a function of the seed
-// and k alone, so a run that goes on after a checkpoint sees what it would have seen.
+// and k alone, so a run that continues from a checkpoint sees what it would have seen.
 class ExampleOrder {
  public:
   // `examples` > 0. Without `shuffle` each epoch has the order of the file.

@@ -71,7 +71,7 @@ class FineTuning {
     return options_.overwrite || GoesOn() ? OkStatus() : CheckHasNoRun(config().output);
   }
 
-  // The values of A and B, and of the moments when a run goes on.
+  // The values of A and B, and of the moments when a run continues.
   Status FillAdapter() {
     if (!options_.resume.empty()) return Resume();
     if (!options_.first_adapter.empty()) return setup_.ReadAdapter(options_.first_adapter);
@@ -103,7 +103,7 @@ class FineTuning {
     return OkStatus();
   }
 
-  // Settings that must not change between a checkpoint and the run that goes on from it.
+  // Settings that must not change between a checkpoint and the run that continues from it.
   [[nodiscard]] RunIdentity Identity() const {
     const TrainingConfig& c = config();
     const auto text = [](const auto& value) { return fmt::format("{}", value); };

@@ -51,10 +51,10 @@ Result<Settings> ReadSettings(const fs::path& checkpoint) {
   };
   const auto read = ReadOrderedJson(text);
   if (!read) return bad(read.error().ToString());
-  if (!read->is_object()) return bad("is no JSON object");
+  if (!read->is_object()) return bad("is not a JSON object");
   Settings settings;
   for (const auto& [key, value] : read->items()) {
-    if (!value.is_string()) return bad("has a value that is no text");
+    if (!value.is_string()) return bad("has a value that is not a string");
     settings.emplace_back(key, value.get<std::string>());
   }
   return settings;

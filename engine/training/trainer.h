@@ -41,7 +41,7 @@ struct StepResult {
   LossSum loss;       // before the step
   double norm = 0;    // of the gradient of the mean loss, before it was clipped
   int64_t rows = 0;   // tokens that went through the model
-  bool last = false;  // the run was cancelled and ends behind this step
+  bool last = false;  // the run was cancelled and ends after this step
 };
 
 // Bytes that the devices of a trainer hold.

@@ -57,7 +57,7 @@ struct TrainingProgramOptions {
   int64_t recomputed_layers = 0;
 };
 
-// The states of a parameter beside its own.
+// The further states of a parameter.
 std::string FirstMomentOf(const std::string& parameter);
 std::string SecondMomentOf(const std::string& parameter);
 

@@ -79,7 +79,7 @@ TEST_F(DataTest, ABaseModelLearnsTheEndOfEachAnswer) {
         .ids;
   };
 
-  // Two forms of one line: the answer goes on where the prompt of `run` ends, and then ends.
+  // Two forms of one line: the answer continues where the prompt of `run` ends, and then ends.
   const std::vector<TokenId> answer = Must(tokenizer->Encode("1805."));
   std::vector<TokenId> expected = prompt_of(R"([{"role":"user","content":"In "}])");
   std::vector<int32_t> targets(expected.size() - 1, kNoTarget);
@@ -205,7 +205,7 @@ TEST_F(DataTest, TokensAreLearntAsTheyAre) {
   EXPECT_THAT(ErrorOf(R"({"ids":[-2],"targets":[5]})"), HasSubstr("found the token -2"));
   EXPECT_THAT(ErrorOf(R"({"ids":[2.5],"targets":[5]})"), HasSubstr("found 2.5 in 'ids'"));
   EXPECT_THAT(ErrorOf(R"({"ids":[2]})"), HasSubstr("found no 'targets'"));
-  EXPECT_THAT(ErrorOf(R"({"ids":[2],"targets":[5],"text":"a"})"), HasSubstr("beside a text"));
+  EXPECT_THAT(ErrorOf(R"({"ids":[2],"targets":[5],"text":"a"})"), HasSubstr("and also a text"));
 }
 
 TEST_F(DataTest, WhatIsTooLong) {
@@ -280,7 +280,7 @@ TEST(ExampleOrder, EachEpochHasAllExamplesInItsOwnOrder) {
   }
   EXPECT_NE(epochs[0], epochs[1]);
   EXPECT_NE(epochs[1], epochs[2]);
-  // A run that goes on sees the same, whatever it asks for first.
+  // A run that continues sees the same, whatever it asks for first.
   ExampleOrder resumed(20, 7, true);
   EXPECT_EQ(resumed.At(47), epochs[2][7]);
   EXPECT_EQ(resumed.At(3), epochs[0][3]);
