@@ -1,5 +1,5 @@
 // The families of models that rullama runs, found by the `general.architecture` of a file. A new
-// family is a folder beside models/gemma4 and a row of the table in registry.cc.
+// family is a folder next to models/gemma4 and a row of the table in registry.cc.
 //
 // Thread safety: pure functions on constant data.
 #pragma once

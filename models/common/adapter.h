@@ -61,7 +61,7 @@ struct ScaledAdapter {
 };
 
 // All adapters of a model, for the pass AdaptProducts and a WeightSource: one pair for each adapted
-// weight, in which the adapters lie behind each other along the rank and all factors are part of B.
+// weight, in which the adapters are concatenated along the rank and all factors are part of B.
 struct ModelAdapters {
   std::vector<LowRankPair> pairs;
   std::vector<SyntheticConstant> constants;

@@ -15,7 +15,7 @@
 namespace rullama {
 namespace {
 
-// Values merged between two writes: enough to keep threads busy, small beside a model.
+// Values merged between two writes: enough to keep threads busy, small compared with a model.
 constexpr uint64_t kPieceValues = uint64_t{1} << 22;
 
 // A part of an adapter with the product of its factors.

@@ -35,8 +35,8 @@ struct MergeOptions {
 struct MergedTensor {
   std::string name;
   DType type = DType::kF32;
-  double error = 0;   // of what is stored against W + sum of scale B A, over the norm of the latter
-  double change = 0;  // of what the adapters add, over the same norm
+  double error = 0;   // of the stored weight against W + sum of scale B A, over the latter's norm
+  double change = 0;  // of the sum of scale B A, over the same norm
 
   // Whether rounding takes more than half as much as the adapters add.
   [[nodiscard]] bool loses_change() const { return error > change / 2; }

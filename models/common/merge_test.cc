@@ -1,4 +1,4 @@
-// Adapters merged into a small file: values, types, what stays, and what is refused.
+// Adapters merged into a small file: values, types, kept tensors, and refusals.
 #include "models/common/merge.h"
 
 #include <gmock/gmock.h>

@@ -95,7 +95,7 @@ class Model {
   [[nodiscard]] virtual std::optional<MediaMarkers> MarkersOf(MediaKind /*kind*/) const {
     return std::nullopt;
   }
-  // The positions behind the turns of a conversation's tokens, ascending: where the next turn
+  // The positions after the turns of a conversation's tokens, ascending: where the next turn
   // begins. A function of the tokens before each alone.
   [[nodiscard]] virtual std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
                                                          std::span<const TokenId> ids) const = 0;

@@ -10,12 +10,11 @@
 // the canvas one sees the caches and a canvas whose rows see each other, and changes no cache.
 // Between the steps of a canvas it keeps the embedding expected after the last one
 // (AppendSelfConditioning).
+// A model that takes pictures and sounds has, in addition to its causal graph, one for steps in
+// which soft tokens take the place of the embeddings of some rows (media_names). Steps of text
+// alone take the causal graph, which knows nothing of media.
 //
-// A model that takes pictures and sounds has, beside its causal graph, one for steps in which soft
-// tokens take the place of the embeddings of some rows (media_names). Steps of text alone take the
-// causal graph, which knows nothing of media.
-//
-// Value names that tests and `rullama diff` rely on, beside those of the inputs: "logits".
+// Value names that tests and `rullama diff` rely on, in addition to those of the inputs: "logits".
 //
 // Thread safety: a ModelGraph belongs to one thread.
 #pragma once
@@ -45,7 +44,7 @@ struct BuildOptions {
   // Without caches a graph has no states: a step sees its own rows only, and `past` is absent. For
   // training, with kv_dtype f32.
   bool caches = true;
-  // Rows that the ring of a sliding-window layer has beyond its window: a slot may go back by so
+  // Rows that the ring of a sliding-window layer has beyond its window: a slot may go back by that
   // many rows, and one more, at any time.
   int64_t spare_rows = 0;
   int64_t max_t = 1;  // the largest T and R of any step

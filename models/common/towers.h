@@ -1,6 +1,6 @@
-// Towers: networks beside the text model that make soft tokens of a picture or a sound. A soft
-// token is a row of the text model's width, which takes the place of the embedding of a placeholder
-// token.
+// Towers: networks in addition to the text model that make soft tokens of a picture or a sound. A
+// soft token is a row of the text model's width, which takes the place of the embedding of a
+// placeholder token.
 //
 // The graph of a tower works on the T soft tokens of one medium. Its inputs are those of TowerStep,
 // its output is "soft", f32[T, text width]; it has no states, and every value of it is f32.
@@ -60,7 +60,7 @@ struct TowerGraph {
 struct TowerFacts {
   std::string_view projector;  // the kind, as files name it: "gemma4v"
   int64_t layers = 0;          // 0: the tower only projects its input
-  int64_t width = 0;           // of the residual stream, or of what is projected
+  int64_t width = 0;           // of the residual stream, or of the projected input
   uint64_t parameters = 0;
   uint64_t bytes = 0;  // of the tensors in the file
 };

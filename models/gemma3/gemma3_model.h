@@ -1,4 +1,4 @@
-// A Gemma 3 model behind the interface of all families.
+// Implements the interface of all families for Gemma 3.
 #pragma once
 
 #include <cstdint>

@@ -174,8 +174,8 @@ TEST_F(AdapterTest, WhatWouldChangeResultsIsRefused) {
       {R"("of_the_future":1)", "'of_the_future' set"},
       {R"("rank_pattern":{".*q_proj":2})", "regular expression"},
       {R"("rank_pattern":{"q_proj":3})", "has rank 2, its configuration says 3"},
-      {R"("target_modules":["v_proj"])", "none of the target_modules"},
-      {R"("layers_to_transform":[3])", "none of the layers_to_transform"},
+      {R"("target_modules":["v_proj"])", "does not belong to the target_modules"},
+      {R"("layers_to_transform":[3])", "does not belong to the layers_to_transform"},
       {R"("layers_to_transform":"x")", "[adapter.config]"},
       {R"("alpha_pattern":{"q_proj":0})", "expected a number above 0"},
   };
@@ -222,10 +222,10 @@ TEST_F(AdapterTest, DamagedPairsAreErrors) {
   EXPECT_THAT(ErrorOf(Peft(tensors)), HasSubstr("has nan as element 5"));
   tensors = QueryPair();
   tensors.pop_back();
-  EXPECT_THAT(ErrorOf(Peft(tensors)), HasSubstr("has no B beside it"));
+  EXPECT_THAT(ErrorOf(Peft(tensors)), HasSubstr("comes without B"));
   tensors = QueryPair();
   tensors.push_back({kLayer0 + "self_attn.q_proj.lora_magnitude_vector", {kQueries}});
-  EXPECT_THAT(ErrorOf(Peft(tensors)), HasSubstr("no half of an adapter"));
+  EXPECT_THAT(ErrorOf(Peft(tensors)), HasSubstr("not half of an adapter"));
   EXPECT_THAT(ErrorOf(Peft({})), HasSubstr("[adapter.empty]"));
   fs::remove(folder_ / "adapter_config.json");
   EXPECT_THAT(ErrorOf(folder_.string()), HasSubstr("[io.open]"));

@@ -1,4 +1,4 @@
-// A Gemma 4 model behind the interface of all families.
+// Implements the interface of all families for Gemma 4.
 #pragma once
 
 #include <cstdint>

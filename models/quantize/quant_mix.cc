@@ -20,8 +20,8 @@ constexpr QuantMix kMixes[] = {
     {"BF16", 32, DType::kBF16, DType::kBF16, DType::kBF16},
 };
 
-// llama-quantize gives the attention of models with exactly this many experts more bits, because
-// it is small beside them.
+// llama-quantize gives the attention of models with exactly this many experts more bits, because it
+// is small compared with them.
 constexpr int64_t kExpertsWithBetterAttention = 8;
 
 bool FitsRow(DType dtype, uint64_t row) { return row % InfoOf(dtype).block_elements == 0; }

@@ -48,7 +48,7 @@ std::vector<std::optional<DType>> ChooseTypes(const QuantMix& mix,
                                               int64_t layer_count, int64_t expert_count);
 
 // The same for an mmproj file, which holds towers and no text model. Vectors, the product of
-// patches, position tables, convolutions and the product behind them stay as they are.
+// patches, position tables, convolutions and the product after them stay as they are.
 std::vector<std::optional<DType>> ChooseTowerTypes(const QuantMix& mix,
                                                    std::span<const QuantTensor> tensors);
 

@@ -13,7 +13,7 @@
 namespace rullama {
 namespace {
 
-// Values converted between two writes: enough to keep threads busy, small beside a model. A
+// Values converted between two writes: enough to keep threads busy, small compared with a model. A
 // multiple of every block length.
 constexpr uint64_t kPieceValues = uint64_t{1} << 22;
 // Values a thread converts between two looks at the cancel flag.

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 struct AdapterFiles {
   std::string tensors;
-  std::string config;  // beside them; may be missing
+  std::string config;  // next to them; may be missing
 };
 
 // The adapter inside the output folder of a training run: best/, or the newest checkpoint. Empty if

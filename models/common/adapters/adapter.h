@@ -3,7 +3,7 @@
 //
 //   PEFT       a folder with adapter_config.json and adapter_model.safetensors, or that file
 //   GGUF       llama.cpp's: general.type = adapter, adapter.type = lora
-//   MLX        adapters.safetensors beside adapter_config.json with lora_parameters
+//   MLX        adapters.safetensors next to adapter_config.json with lora_parameters
 //   Rust rullama   safetensors with names lora.blk.N.MODULE.A and rank and alpha as metadata
 //
 // Each tensor of a file is used or named in an error; nothing that would change numbers is passed
@@ -12,7 +12,7 @@
 // PEFT files take no adapter here.
 //
 // Thread safety: pure functions. Errors (kModelFile unless said):
-// adapter.file (neither format, or no configuration beside it), adapter.config,
+// adapter.file (neither format, or no configuration next to it), adapter.config,
 // adapter.unsupported, adapter.unknown_tensor, adapter.pair, adapter.rank, adapter.shape,
 // adapter.value, adapter.arch, adapter.empty; safetensors.*, gguf.*, io.*.
 #pragma once

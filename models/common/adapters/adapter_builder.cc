@@ -120,7 +120,7 @@ Result<std::string> ModuleOfTensor(std::string_view tensor) {
     }
   }
   return MakeError(ErrorKind::kUsage, "adapter.write",
-                   "'{}' is no projection that PEFT has a module for", tensor);
+                   "'{}' is not a projection that PEFT has a module for", tensor);
 }
 
 AdapterBuilder::AdapterBuilder(const AdapterTarget& target, std::string path) {
@@ -175,7 +175,7 @@ Result<AdapterWeight> AdapterBuilder::Join(const std::string& tensor, Parts& par
   const Part* b = parts.Find(Half::kB);
   if (a == nullptr || b == nullptr) {
     return MakeError(ErrorKind::kModelFile, "adapter.pair",
-                     "'{}' has no {} beside it, expected both; the adapter is incomplete",
+                     "'{}' comes without {}, expected both; the adapter is incomplete",
                      ShownName((a == nullptr ? b : a)->name), a == nullptr ? "A" : "B");
   }
   const std::vector<int64_t>& dims = table_.find(tensor)->second.dims;

@@ -27,10 +27,10 @@ class AdapterBuilder {
   // Adds half of the adapter of `tensor`, a name of the table.
   Status Add(const std::string& tensor, Half half, Part part);
 
-  // Passes over a tensor of an image or audio tower; what is passed over is named in a warning.
+  // Passes over a tensor of an image or audio tower; a warning names it.
   void LeaveOut(const std::string& name) { towers_.push_back(name); }
 
-  // The weight behind a name of the table; error if there is none, or if it takes no adapter.
+  // The weight with a name of the table; error if there is none, or if it takes no adapter.
   [[nodiscard]] Result<const TensorSpec*> Find(const std::string& tensor,
                                                std::string_view name) const;
 
@@ -52,7 +52,7 @@ class AdapterBuilder {
   Adapter adapter_;
 };
 
-// The tensor of the table behind a module of Hugging Face's implementation, such as
+// The tensor of the table that a module of Hugging Face's implementation stands for, such as
 // model.layers.3.self_attn.q_proj; experts is the module "model.layers.N.experts".
 // Errors: adapter.unsupported for embeddings, adapter.unknown_tensor.
 struct ModuleTarget {
@@ -64,8 +64,8 @@ struct ModuleTarget {
 bool IsInTower(std::string_view module);
 Result<ModuleTarget> TargetOfModule(std::string_view module, std::string_view tensor);
 
-// The module behind a tensor of the table, without what stands before the layers:
-// layers.3.self_attn.q_proj. Error adapter.write (kUsage) for tensors without one.
+// The module of a tensor of the table, without the prefix of the layers: layers.3.self_attn.q_proj.
+// Error adapter.write (kUsage) for tensors without one.
 Result<std::string> ModuleOfTensor(std::string_view tensor);
 
 Result<Adapter> ReadGgufAdapter(const std::string& path, const AdapterTarget& target);

@@ -30,7 +30,7 @@ Status AddTensor(const GgufFile& file, const TensorInfo& tensor, AdapterBuilder&
   const std::string_view name = tensor.name;
   if (!name.ends_with(kA) && !name.ends_with(kB)) {
     return MakeError(ErrorKind::kModelFile, "adapter.unknown_tensor",
-                     "tensor '{}' is no half of an adapter, expected names that end in .lora_a or "
+                     "tensor '{}' is not half of an adapter, expected names that end in .lora_a or "
                      ".lora_b",
                      ShownName(name));
   }

@@ -39,7 +39,7 @@ Result<std::pair<std::string_view, Half>> SplitName(std::string_view name,
     }
   }
   return MakeError(ErrorKind::kModelFile, "adapter.unknown_tensor",
-                   "tensor '{}' is no half of an adapter, expected names that end in {} or {}",
+                   "tensor '{}' is not half of an adapter, expected names that end in {} or {}",
                    ShownName(name), suffixes[0].text, suffixes[1].text);
 }
 
@@ -145,7 +145,7 @@ class SafetensorsAdapterReader {
         });
     if (layer_chosen && module_chosen) return OkStatus();
     return MakeError(ErrorKind::kModelFile, "adapter.config",
-                     "tensor '{}' belongs to none of the {} of adapter_config.json; the two files "
+                     "tensor '{}' does not belong to the {} of adapter_config.json; the two files "
                      "are not of one adapter",
                      ShownName(name), layer_chosen ? "target_modules" : "layers_to_transform");
   }

@@ -84,7 +84,7 @@ Result<Json> ParseConfig(std::string_view text) {
   auto json = ReadJson(text, {.depth = kMaxConfigDepth});
   if (json && json->is_object()) return *std::move(json);
   return BadConfig("adapter_config.json {}, expected a JSON object",
-                   json ? "is no object" : json.error().ToString());
+                   json ? "is not an object" : json.error().ToString());
 }
 
 Result<double> Positive(const Json& object, std::string_view key) {
@@ -100,7 +100,7 @@ Result<PeftConfig::Patterns> ReadPatterns(const Json& object, std::string_view k
   const Json& value = Member(object, key);
   PeftConfig::Patterns patterns;
   if (IsOff(value)) return patterns;
-  if (!value.is_object()) return BadConfig("{} is no object, expected numbers by module", key);
+  if (!value.is_object()) return BadConfig("{} is not an object, expected numbers by module", key);
   for (const auto& [pattern, unused] : value.items()) {
     RL_ASSIGN_OR_RETURN(const double number, Positive(value, pattern));
     std::string plain;
@@ -153,7 +153,7 @@ Status ReadTargets(const Json& json, PeftConfig& config) {
   const Json& targets = Member(json, "target_modules");
   if (targets.is_array()) {
     for (const Json& target : targets) {
-      if (!target.is_string()) return BadConfig("target_modules has a member that is no string");
+      if (!target.is_string()) return BadConfig("target_modules has a member that is not a string");
       config.targets.push_back(target.get<std::string>());
     }
   } else if (!targets.is_null() && !targets.is_string()) {

@@ -31,12 +31,12 @@ Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const Turn
                                           const ChatPrompt& prompt, size_t max_tokens = kAnyTokens);
 
 // A conversation to learn from. Text that is learnt and text that is not are encoded apart, as they
-// are when a model goes on behind a prompt. Errors: those of EncodePrompt.
+// are when a model continues a prompt. Errors: those of EncodePrompt.
 Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarkers& markers,
                                      const ChatPrompt& prompt);
 
-// The positions behind turns, ascending: behind each end of a turn and the line break after it.
-// Text of users holds no markers, so these are the template's own.
+// The positions after turns, ascending: after each end of a turn and the line break that follows
+// it. Text of users holds no markers, so these are the template's own.
 std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, const TurnMarkers& markers,
                                  std::span<const TokenId> ids);
 

@@ -30,7 +30,7 @@ tl::unexpected<Error> ErrorAt(std::string_view path, std::string_view id,
                    fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The member `key` of an object, or null if it is absent or `value` is no object.
+// The member `key` of an object, or null if it is absent or `value` is not an object.
 const nlohmann::json& Member(const nlohmann::json& value, std::string_view key);
 
 // Whether Python counts the value as true: not null, false, zero or empty.

@@ -21,7 +21,7 @@ struct PromptSegment {
 
 struct ChatPrompt {
   std::vector<PromptSegment> segments;  // never empty texts; neighbours differ
-  bool opens_thought = false;  // the text ends inside a thought, which the model goes on with
+  bool opens_thought = false;           // the text ends inside a thought, which the model continues
 
   [[nodiscard]] std::string ToString() const;
 };

@@ -12,7 +12,7 @@
 
 namespace rullama {
 
-// Tokens of a family's made-up vocabularies beside bytes, printable characters and fillers.
+// Tokens of a family's made-up vocabularies in addition to bytes, printable characters and fillers.
 struct MadeUpTokenizer {
   struct Special {
     size_t id;  // below 238, where the bytes begin, or in no small vocabulary

@@ -12,7 +12,7 @@
 namespace rullama {
 namespace {
 
-// Bytes made at a time: large enough to keep threads and disk busy, small beside a model.
+// Bytes made at a time: large enough to keep threads and disk busy, small compared with a model.
 constexpr uint64_t kPieceBytes = 64ull << 20;
 
 // Norm weights near 1.

@@ -1,4 +1,5 @@
-// The `architecture` block of a configuration beside a model. Thread safety: value types.
+// Makes a model of the `architecture` block of a configuration, or compares one with it. Thread
+// safety: value types.
 #pragma once
 
 #include <fmt/format.h>

@@ -71,7 +71,8 @@ void AppendFreshRows(GraphContext& context, int64_t layer, const LayerCache& cac
 // and `width` the product of the last two.
 ValueId EndAttention(GraphContext& context, int64_t layer, ValueId hidden, ValueId mix,
                      int64_t width, float eps);
-// The norm in front of a gated feed-forward, and that; the norm behind it is the caller's.
+// The norm before a gated feed-forward, and the feed-forward itself; the norm after it is the
+// caller's.
 ValueId DenseFeedForward(GraphContext& context, int64_t layer, ValueId hidden, float eps);
 
 // Logits of a residual stream: softcap(norm(hidden) weight^T), with the embedding as weight if

@@ -26,8 +26,8 @@ class GraphContext {
   [[nodiscard]] ModelGraph& model() { return model_; }
   [[nodiscard]] GraphBuilder& builder() { return model_.builder; }
 
-  // The constant behind a name of the tensor table; one value however often it is asked for. It
-  // must be in the table (checked when the weights were).
+  // The constant with a name of the tensor table; one value however often it is asked for. It must
+  // be in the table (checked when the weights were).
   ValueId Weight(std::string_view name);
   // Returns kNoValue if the model has no such tensor.
   ValueId OptionalWeight(std::string_view name);

@@ -45,7 +45,7 @@ Status CheckSuppressed(const std::vector<int32_t>& suppress_tokens, int64_t voca
 
 // Limits far above every published size and small enough that products of four of these numbers
 // stay inside 64 bits. Positions and token ids are 32-bit numbers in kernels.
-inline constexpr int64_t kMaxLayers = 1024;  // bounds what is allocated per layer
+inline constexpr int64_t kMaxLayers = 1024;  // bounds allocations per layer
 inline constexpr int64_t kMaxWidth = 65536;
 inline constexpr int64_t kMaxHeads = 1024;
 inline constexpr int64_t kMaxHeadDim = 4096;

@@ -1,6 +1,6 @@
 // The tensors of a network: what a file must have, what it may have, and which tensor of a file
-// stands behind each name the model uses. Each family lists its own (TensorSpec); checking them is
-// the same for all.
+// each name of the model stands for. Each family lists its own (TensorSpec); checking them is the
+// same for all.
 //
 // Thread safety: immutable after construction. Errors: kind kModelFile, ids model.*.
 #pragma once
@@ -90,7 +90,7 @@ class ModelWeights {
   static ModelWeights Synthetic(const std::vector<TensorSpec>& specs,
                                 const std::function<DType(const TensorSpec&)>& dtype_of);
 
-  // The tensor behind a name of the table, or null if the model does without.
+  // The tensor with a name of the table, or null if the model does without.
   [[nodiscard]] const WeightBinding* Find(std::string_view name) const;
   // All tensors that were found, by their names of the table.
   [[nodiscard]] const Bindings& bindings() const { return bindings_; }

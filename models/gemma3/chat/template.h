@@ -21,9 +21,9 @@ inline constexpr chat::TurnMarkers kTurnMarkers = {
 
 enum class ChatForm : uint8_t {
   kTurns,
-  // A base model, which has seen no turns: the texts of the messages one behind the other, which
-  // the model continues. A user's text after an answer begins a line. Of an example, each learnt
-  // answer ends the text.
+  // A base model, which has seen no turns: the texts of the messages one after the other, which the
+  // model continues. A user's text after an answer begins a line. Of an example, each learnt answer
+  // ends the text.
   kContinuation,
 };
 

@@ -16,7 +16,7 @@ constexpr int64_t kUnscaledContext = 32768;
 constexpr float kPublishedScaling = 8;
 
 // Names parts that other families have and this one has not. A part that is given as absent (0,
-// false) is none.
+// false) does not count.
 Status CheckFamily(const ArchitectureConfig& a) {
   if (a.family && *a.family != kGemma3Architecture) {
     return MakeError(ErrorKind::kUsage, "model.architecture",

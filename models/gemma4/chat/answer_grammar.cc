@@ -115,10 +115,10 @@ class AnswerGrammarBuilder {
     for (const AnswerForm::Tool& tool : form_.tools) {
       RL_RETURN_IF_ERROR(AddCall(tool, name, end));
     }
-    const StateId behind = builder_.AddState();
-    builder_.AddEdge(end, SymbolOf(kToolCallEnd), behind);
-    builder_.AddEpsilon(behind, accept_);
-    if (form_.parallel_calls) builder_.AddEdge(behind, SymbolOf(kToolCallBegin), begin);
+    const StateId after = builder_.AddState();
+    builder_.AddEdge(end, SymbolOf(kToolCallEnd), after);
+    builder_.AddEpsilon(after, accept_);
+    if (form_.parallel_calls) builder_.AddEdge(after, SymbolOf(kToolCallBegin), begin);
     return OkStatus();
   }
 
@@ -131,10 +131,10 @@ class AnswerGrammarBuilder {
                        "_, -, ., : and /",
                        tool.path, ShownName(name));
     }
-    const StateId behind = builder_.AddText(from, name);
+    const StateId after = builder_.AddText(from, name);
     const constraint::Json& parameters = MemberOf(function, "parameters");
     if (parameters.is_null() || parameters == constraint::Json::object()) {
-      builder_.AddEpsilon(builder_.AddText(behind, "{}"), to);
+      builder_.AddEpsilon(builder_.AddText(after, "{}"), to);
       return OkStatus();
     }
     const bool strict = MemberOf(function, "strict") == true;
@@ -142,7 +142,7 @@ class AnswerGrammarBuilder {
                         arguments_.AddObject(parameters, tool.path + ".function.parameters",
                                              strict ? constraint::Strictness::kStrict
                                                     : constraint::Strictness::kLenient));
-    builder_.AddEpsilon(behind, builder_.AddCall(value, to));
+    builder_.AddEpsilon(after, builder_.AddCall(value, to));
     return OkStatus();
   }
 

@@ -56,11 +56,11 @@ TEST(ChatEncoding, TurnBordersAreWhereTheTemplateBeginsTurns) {
   ASSERT_TRUE(first);
   const auto ids = EncodeOrFail(*tokenizer, *first);
   const std::vector<int64_t> borders = chat::TurnBorders(*tokenizer, kTurnMarkers, ids);
-  ASSERT_EQ(borders.size(), 2U);  // behind the system prompt and the user's turn
+  ASSERT_EQ(borders.size(), 2U);  // after the system prompt and the user's turn
   for (const int64_t border : borders) {
     EXPECT_EQ(ids[static_cast<size_t>(border)], tokenizer->FindToken("<|turn>"));
   }
-  // A conversation that goes on keeps them.
+  // A conversation that continues keeps them.
   messages.push_back({{"role", "assistant"}, {"content", "C"}});
   messages.push_back({{"role", "user"}, {"content", "D"}});
   const auto second = RenderChat(messages, {}, {});

@@ -51,7 +51,7 @@ std::vector<OutputEvent> OutputParser::Finish() {
       Append(OutputEvent::Kind::kContent, space_);
       break;
     case State::kChannelName:
-      // Part of a name that is not the expected one is a thought; the name itself is none.
+      // Part of a name other than the expected one is a thought; the name itself is not.
       if (name_ != kThoughtChannel) Append(OutputEvent::Kind::kThinking, name_);
       break;
     case State::kThinking:

@@ -93,7 +93,7 @@ class CallReader {
     }
   }
 
-  // A key and the colon behind it.
+  // A key and the colon after it.
   std::optional<std::string> Key() {
     SkipSpace();
     std::optional<std::string> key;

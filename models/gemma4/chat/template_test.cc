@@ -138,8 +138,8 @@ TEST(ChatTemplate, ArgumentsMayBeAStringThatHoldsAnObject) {
   }
 }
 
-// Behind a tool's result the model goes on with the thought that led to the call.
-TEST(ChatTemplate, AThoughtIsOpenBehindAToolsResult) {
+// After a tool's result the model continues the thought that led to the call.
+TEST(ChatTemplate, AThoughtIsOpenAfterAToolsResult) {
   const Json call = {{"id", "1"}, {"function", {{"name", "f"}, {"arguments", Json::object()}}}};
   const Json messages = {{{"role", "user"}, {"content", "q"}},
                          {{"role", "assistant"}, {"tool_calls", Json::array({call})}},

@@ -160,8 +160,8 @@ Status DeclarationWriter::Properties(const Json& properties, bool skip_schema_ke
   return OkStatus();
 }
 
-// The parts of one property that are present, in a fixed order. A schema that is no object (JSON
-// Schema allows true and false) has none.
+// The parts of one property that are present, in a fixed order. A schema that is not an object
+// (JSON Schema allows true and false) has none.
 Status DeclarationWriter::Property(const Json& schema, const std::string& path) {
   Commas commas(out_);
   if (IsTruthy(Member(schema, "description"))) {

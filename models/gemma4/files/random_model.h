@@ -22,7 +22,7 @@ struct RandomModelTraits {
   bool shared_kv = false;    // trailing layers without a cache of their own
   bool k_eq_v = false;       // global layers use K as V
   bool double_wide = false;  // layers that share a cache have twice the FFN width
-  bool experts = false;      // a mixture beside the feed-forward
+  bool experts = false;      // a mixture in addition to the feed-forward
   bool canvas = false;       // denoises (without per-layer embeddings)
   bool quantised = false;    // block types where the shapes allow them, else floats
 };

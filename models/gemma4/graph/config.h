@@ -37,7 +37,7 @@ struct Gemma4Layer {
   friend bool operator==(const Gemma4Layer&, const Gemma4Layer&) = default;
 };
 
-// The mixture of experts of a layer, beside its dense feed-forward; the same on all layers.
+// The mixture of experts of a layer, in addition to its dense feed-forward; the same on all layers.
 struct Gemma4Experts {
   int64_t count = 0;      // 0: the model has none
   int64_t used = 0;       // of them by each token

@@ -131,7 +131,7 @@ LayerStack::Routes LayerStack::Route(int64_t index, ValueId hidden) {
   return {b.Add(ops::Softmax{logits}, LayerName(index, "moe.weights")), chosen.indices};
 }
 
-// The dense feed-forward and the experts side by side, each with a norm behind it.
+// The dense feed-forward and the experts in parallel, each followed by a norm.
 ValueId LayerStack::MixtureOfExperts(int64_t index, ValueId hidden, ValueId dense) {
   const float eps = context_.config().rms_eps;
   GraphBuilder& b = context_.builder();

@@ -10,8 +10,8 @@
 // States: blk.N.k and blk.N.v, [slots, rows, kv_heads, head_dim], for each layer N that owns a
 // cache: `capacity` rows on global layers, a ring of min(capacity, sliding_window) on sliding ones.
 //
-// Value names that tests and `rullama diff` rely on, beside those of the inputs and states: "embd",
-// "blk.N.attn.q", "blk.N.attn.k", "blk.N.attn.v", "blk.N.attn.mix", "blk.N.attn.residual",
+// Value names that tests and `rullama diff` rely on, in addition to those of the inputs and states:
+// "embd", "blk.N.attn.q", "blk.N.attn.k", "blk.N.attn.v", "blk.N.attn.mix", "blk.N.attn.residual",
 // "blk.N.ffn.glu", "blk.N.out", "output.norm", "logits".
 //
 // Thread safety: pure functions.

@@ -103,7 +103,7 @@ class AudioGraphBuilder {
         b_.Input(kValid, {DType::kF32, {Dim(0, static_cast<int32_t>(kConvStride), 0), 1}});
     const ValueId picture = b_.Add(ops::ReshapeTo(frames, {config_.inputs, 1}), "frames.picture");
     const ValueId halved = HalvingConvolution(picture, 0, half, 1);
-    // The second convolution sees zeros behind the sound, as at its other borders.
+    // The second convolution sees zeros after the sound, as at its other borders.
     const ValueId masked = b_.Add(ops::Product(halved, valid), "conv.0.masked");
     const ValueId shaped = b_.Add(ops::ReshapeTo(masked, {half, channels}), "conv.0.shaped");
     const ValueId features = HalvingConvolution(shaped, 1, half / kConvStride, channels);

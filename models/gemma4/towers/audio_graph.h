@@ -1,10 +1,10 @@
 // The audio tower as a graph of ops, and a sound as its inputs.
 //
 // Inputs, for T soft tokens of 40 ms each:
-//   frames  f32[4 T, mel bins]  log-mel features, zeros behind the last frame
+//   frames  f32[4 T, mel bins]  log-mel features, zeros after the last frame
 //   valid   f32[2 T, 1]         1 for rows of the first convolution that begin in the sound, else 0
 // and of the unified model:
-//   frames  f32[T, samples]     the samples of each token, zeros behind the last one
+//   frames  f32[T, samples]     the samples of each token, zeros after the last one
 // Output: soft, f32[T, text width]. The graph has no states, and every value of it is f32.
 // Value names that tests rely on: "embd", and "blk.N.out" of each layer, f32[T, width].
 //

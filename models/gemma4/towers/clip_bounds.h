@@ -1,5 +1,5 @@
 // The bounds of clipped linear layers (Gemma4ClippableLinear of transformers): y = clamp(W clamp(x,
-// input), output). A file keeps them as four scalars beside the weight, or in one table.
+// input), output). A file keeps them as four scalars next to the weight, or in one table.
 //
 // Thread safety: immutable once read. Errors: model.clip_bounds (kModelFile).
 #pragma once

@@ -1,5 +1,5 @@
 // Where a file keeps an image or audio tower. Two kinds of files have them: the "mmproj" file that
-// llama.cpp's converter writes beside the text model (general.architecture = clip), and the single
+// llama.cpp's converter writes next to the text model (general.architecture = clip), and the single
 // file of Ollama, a text model with further tensors.
 //
 // Thread safety: pure functions. Errors: kind kModelFile, ids model.*; gguf.key_*.

@@ -41,7 +41,7 @@ class TowerFileTest : public testing::Test {
     ASSERT_NE(at, std::string_view::npos) << from;
     std::memcpy(bytes_.data() + at, to.data(), to.size());
   }
-  // Replaces the u32 or f32 value of a key, which stands behind its name and its type.
+  // Replaces the u32 or f32 value of a key, which follows its name and its type.
   template <typename T>
   void SetKey(std::string_view key, T value) {
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());

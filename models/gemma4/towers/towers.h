@@ -1,4 +1,4 @@
-// The towers of a Gemma 4 model behind the interface of all families.
+// Implements the interface of all families for the towers of Gemma 4.
 #pragma once
 
 #include <cstdint>
