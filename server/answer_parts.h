@@ -25,7 +25,7 @@ nlohmann::json TimingsOf(const std::vector<Choice>& choices);
 // {"token", "logprob", "bytes", "top_logprobs"} for each step.
 nlohmann::json TokenLogprobs(const std::vector<LogprobStep>& steps, const AnswerIdentity& identity);
 
-// Bytes with U+FFFD in the place of what is no UTF-8.
+// Bytes with U+FFFD in place of invalid UTF-8.
 std::string ValidUtf8(std::string_view bytes);
 // The number of characters of valid UTF-8.
 int64_t CharacterCount(std::string_view text);

@@ -18,7 +18,7 @@ struct AnswerRequest {
   bool include_usage = false;
   bool include_drafts = false;  // of canvases, in a stream
   std::string form_name;        // the member that says which form the text has, if there is one
-  bool flat_tools = false;      // the body has the members of a tool's function beside its type
+  bool flat_tools = false;      // the body has the members of a tool's function next to its type
   std::vector<std::string> ignored;  // members that mean nothing here, to be named in the answer
 };
 

@@ -295,7 +295,7 @@ int64_t ContextLimit(const Engine& engine, const Request& request) {
   return request.max_context > 0 ? std::min(request.max_context, capacity) : capacity;
 }
 
-int64_t CanvasBehindPrompt(const Engine& engine, const Request& request) {
+int64_t CanvasAfterPrompt(const Engine& engine, const Request& request) {
   return request.max_tokens == 0 ? 0 : engine.info().canvas_length;
 }
 
@@ -306,7 +306,7 @@ ApiError SubmitError(const Engine& engine, const Request& request, const Error& 
   if (out.code != "context_length_exceeded") return out;
   const TokenCount tokens = TokensIn(error.message);
   const int64_t limit = ContextLimit(engine, request);
-  const int64_t canvas = CanvasBehindPrompt(engine, request);
+  const int64_t canvas = CanvasAfterPrompt(engine, request);
   // The words that clients look for.
   out.message = fmt::format(
       "This model's maximum context length is {} tokens. However, your messages resulted in {}{} "

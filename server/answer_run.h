@@ -14,9 +14,9 @@
 namespace rullama::server {
 
 // Answers the call, also with errors. Blocks until the answer is over. The status of a stream goes
-// out when the first answer has a slot, so that what is refused before has a status of its own.
-// Makes the prompts those of the client, and gives up their pictures and sounds once they are
-// decoded.
+// out when the first answer has a slot, so that requests that are refused before have a status of
+// their own. Makes the prompts those of the client, and gives up their pictures and sounds once
+// they are decoded.
 void RunAnswer(const Services& services, Call& call, Engine& engine, AnswerRequest& request,
                AnswerFormat& format);
 
@@ -41,7 +41,7 @@ void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request);
 // The tokens that prompt and answer of a request may have.
 int64_t ContextLimit(const Engine& engine, const Request& request);
 // The tokens of ContextLimit() that the first canvas takes; 0 if the request has no canvas.
-int64_t CanvasBehindPrompt(const Engine& engine, const Request& request);
+int64_t CanvasAfterPrompt(const Engine& engine, const Request& request);
 
 // The error for a client that a request could not be submitted with.
 ApiError SubmitError(const Engine& engine, const Request& request, const Error& error);

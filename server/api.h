@@ -50,7 +50,7 @@ class Api {
   void AnswerPreflight(Call& call);
   // The owner of the key of a request, or nothing for a wrong one; without keys anybody.
   std::optional<KeyOwner> OwnerOf(const HttpRequest& request);
-  // Whether the call may go on; else it has been answered.
+  // Whether the call may continue; else it has been answered.
   bool CheckKey(Call& call);
   // Waits until it is the turn of one more wrong key to be answered.
   void DelayWrongKey();

@@ -47,7 +47,7 @@ nlohmann::json ErrorJson(Dialect dialect, const ApiError& error);
 // The body of an answer.
 std::string ErrorBody(Dialect dialect, const ApiError& error);
 
-// JSON on one line; bytes that are no UTF-8 are replaced.
+// JSON on one line; bytes that are not UTF-8 are replaced.
 std::string Dump(const nlohmann::json& value);
 
 }  // namespace rullama::server

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// The value of each character as a digit; -1: it is none.
+// The value of each character as a digit; -1 if it is not a digit.
 constexpr std::array<int8_t, 256> kValues = [] {
   std::array<int8_t, 256> values{};
   values.fill(-1);

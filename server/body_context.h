@@ -1,4 +1,4 @@
-// The facts that a reader of bodies needs beside the body as JSON.
+// The facts that a reader of bodies needs in addition to the body as JSON.
 #pragma once
 
 #include <cstdint>

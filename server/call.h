@@ -1,5 +1,5 @@
-// One request while it is handled: the way to answer it, who asks, and what is known of it for the
-// log and the metrics.
+// One request while it is handled: the way to answer it, who asks, and the facts for the log and
+// the metrics.
 #pragma once
 
 #include <cstdint>

@@ -75,8 +75,9 @@ void ReadPrompts(FieldReader& fields, const Request& request, AnswerRequest& out
   for (const json& one : list) {
     const bool same_kind = !several || one.type() == list.front().type();
     if (!same_kind || !ReadPrompt(fields, one, out.prompts.emplace_back(request))) {
-      return fields.Fail("invalid_type", "prompt",
-                         "is no text, list of texts, list of token ids or list of such lists");
+      return fields.Fail(
+          "invalid_type", "prompt",
+          "is not a text, a list of texts, a list of token ids or a list of such lists");
     }
   }
 }

@@ -26,7 +26,7 @@ namespace http = boost::beast::http;
 
 constexpr int kNoContent = 204;
 constexpr size_t kReadBytes = 4096;
-constexpr size_t kDroppedBytes = 16U << 20;  // read and dropped behind an error, at most
+constexpr size_t kDroppedBytes = 16U << 20;  // read and dropped after an error, at most
 constexpr std::chrono::milliseconds kDropTime{2000};
 constexpr std::chrono::milliseconds kCloseInterval{100};  // between two looks for a close
 
@@ -357,7 +357,7 @@ HttpRequest Connection::TakeRequest() {
 void Connection::HandleRequest() {
   const bool keep_open = parser_->get().keep_alive() && !skips_body_;
   const unsigned version = parser_->get().version();
-  // The exchange is made on the handler's thread, whose end makes the connection go on.
+  // The exchange is made on the handler's thread, whose end lets the connection continue.
   const auto started =
       context_->start_handler([self = shared_from_this(), request = TakeRequest(),
                                share = std::move(body_share_), keep_open, version]() mutable {

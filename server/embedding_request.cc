@@ -66,7 +66,7 @@ std::vector<EmbeddingInput> ReadInputs(FieldReader& fields, std::string_view nam
     if (ids && one.is_array()) {
       inputs.emplace_back(ReadIds(fields, name, one));
     } else if (!one.is_string()) {
-      fields.Fail("invalid_type", name, "is no text and no list of texts");
+      fields.Fail("invalid_type", name, "is neither a text nor a list of texts");
     } else if (one.get_ref<const std::string&>().empty()) {
       fields.Fail("invalid_value", name, "has an empty text");
     } else {

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// {"id", "piece"}; a piece that is no UTF-8 is a list of its bytes.
+// {"id", "piece"}; a piece that is not UTF-8 is a list of its bytes.
 json PieceOf(const Engine& engine, int32_t token) {
   const std::string bytes = engine.TokenBytes(token).value_or("");
   if (!FindInvalidUtf8(bytes)) return {{"id", token}, {"piece", bytes}};
@@ -171,7 +171,7 @@ void Detokenize(const Services& services, Call& call) {
   if (tokens == nullptr) {
     fields.Fail("missing_required_parameter", "tokens", "is missing; give a list of token ids");
   } else if (!tokens->is_array()) {
-    fields.Fail("invalid_type", "tokens", "is no list of token ids");
+    fields.Fail("invalid_type", "tokens", "is not a list of token ids");
   } else if (!tokens->empty()) {
     ids = ReadIds(fields, "tokens", *tokens);
   }

@@ -101,8 +101,8 @@ void Answer(const Services& services, Call& call, OllamaReader read, OllamaAnswe
   int64_t truncated = 0;
   Request& prompt = request->answer.prompts.front();
   if (request->truncate && !prompt.messages.empty()) {
-    const int64_t behind = std::max<int64_t>(CanvasBehindPrompt(engine, prompt), 1);
-    const int64_t fits = ContextLimit(engine, prompt) - behind;
+    const int64_t rest = std::max<int64_t>(CanvasAfterPrompt(engine, prompt), 1);
+    const int64_t fits = ContextLimit(engine, prompt) - rest;
     truncated = TruncateMessages(prompt, fits, [&](const Request& one) {
       const auto tokens = engine.CountPrompt(one, fits);
       if (!tokens && tokens.error().id == "context.overflow") return fits + 1;

@@ -56,7 +56,7 @@ void ListModels(const Services& services, Call& call) {
 }
 
 void ShowModel(const Services& services, Call& call) {
-  constexpr std::string_view kModels = "/models/";  // behind "/v1" or at the beginning
+  constexpr std::string_view kModels = "/models/";  // after "/v1" or at the beginning
   const std::string& path = call.request().path;
   const std::string id = path.substr(path.find(kModels) + kModels.size());
   const auto found = services.models.Find(id.empty() ? "/" : id);  // no name is not any name
@@ -131,7 +131,7 @@ void Embeddings(const Services& services, Call& call) {
   const auto inputs = ReadInputs(fields, "input", /*ids=*/true, /*may_be_empty=*/false);
   const auto format = fields.Text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
-    fields.Fail("invalid_value", "encoding_format", "is none of float, base64");
+    fields.Fail("invalid_value", "encoding_format", "is not one of float, base64");
   }
   const auto dimensions = fields.Integer("dimensions", 1, context->model.engine->info().width);
   fields.Find("user");

@@ -18,9 +18,9 @@ namespace rullama::server {
 // Some clients send "" for a member that they leave out.
 [[nodiscard]] bool IsEmptyText(const nlohmann::json& value);
 
-// The first error stays; what is read behind it does not matter. A member that is null is absent.
-// `prefix` stands in front of names in errors: "stream_options.". The object has to outlive the
-// reader. Thread safety: none.
+// The first error stays; values that are read after it do not matter. A member that is null is
+// absent. `prefix` stands in front of names in errors: "stream_options.". The object has to outlive
+// the reader. Thread safety: none.
 class FieldReader {
  public:
   explicit FieldReader(const nlohmann::json& object, std::string prefix = "")

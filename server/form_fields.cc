@@ -62,7 +62,8 @@ void ReadChoices(FieldReader& fields, std::string_view name, const json& value, 
   }
   for (const json& choice : value) {
     if (!choice.is_string() || IsEmptyText(choice)) {
-      return fields.Fail("invalid_type", name, "has an element that is no text, or an empty one");
+      return fields.Fail("invalid_type", name,
+                         "has an element that is not a text, or an empty one");
     }
     out.choices.push_back(choice.get<std::string>());
   }
@@ -171,11 +172,12 @@ FormatSchema FindSchema(FieldReader& outer, const std::string& place,
   const bool named = outer.Text("name").has_value();
   outer.Boolean("strict");
   outer.Text("description");
-  if (const json* beside = outer.Find("schema")) {
+  if (const json* outer_schema = outer.Find("schema")) {
     if (found.value != nullptr) {
-      outer.Fail("invalid_value", "schema", "is given beside 'json_schema'; give one schema");
+      outer.Fail("invalid_value", "schema",
+                 "is given together with 'json_schema'; give one schema");
     }
-    found = {beside, path};
+    found = {outer_schema, path};
     found.path.emplace_back("schema");
     if (flat && !named) {
       outer.Fail("missing_required_parameter", "name", "is missing; give the schema a name");
@@ -203,10 +205,10 @@ TextForm ReadTextFormat(FieldReader& fields, const json& format,
     outer.Fail("missing_required_parameter", "type",
                "is missing; expected text, json_object or json_schema");
   } else if (type != "text" && type != "json_object" && type != "json_schema") {
-    outer.Fail("invalid_value", "type", "is none of text, json_object, json_schema");
+    outer.Fail("invalid_value", "type", "is not one of text, json_object, json_schema");
   } else if (type == "text" && schema.value != nullptr) {
     outer.Fail("invalid_value", "type",
-               "is text beside a schema; write json_schema, or leave the schema out");
+               "is text, but there is a schema; write json_schema, or leave the schema out");
   } else if (schema.value != nullptr) {
     out.kind = TextForm::Kind::kJsonSchema;
     out.schema = OrderedText(context.text, schema.path);
@@ -237,7 +239,7 @@ TextForm ReadTextForm(FieldReader& fields, const BodyContext& context) {
     one.name = member.name;
     if (one.kind != TextForm::Kind::kText && out.kind != TextForm::Kind::kText) {
       fields.Fail("invalid_value", member.name,
-                  fmt::format("is given beside '{}'; an answer has one form", out.name));
+                  fmt::format("is given together with '{}'; an answer has one form", out.name));
     }
     std::ranges::move(one.ignored, std::back_inserter(ignored));
     if (one.kind != TextForm::Kind::kText || out.name.empty()) out = std::move(one);

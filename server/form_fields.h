@@ -21,8 +21,8 @@ struct TextForm {
   std::vector<std::string> ignored;  // members of the form without an effect
 };
 
-// A format of OpenAI: {"type": "text" | "json_object" | "json_schema"}, the schema beside it or in
-// a member "json_schema", which has a name. With `flat` it stands beside "name" and "strict".
+// A format of OpenAI: {"type": "text" | "json_object" | "json_schema"}, the schema next to it or in
+// a member "json_schema", which has a name. With `flat` it stands next to "name" and "strict".
 // `path`: the names of the members that lead to it from the body.
 TextForm ReadTextFormat(FieldReader& fields, const nlohmann::json& format,
                         const std::vector<std::string>& path, bool flat,

@@ -15,8 +15,7 @@ namespace rullama::server {
 using RequestHead = boost::beast::http::request_header<boost::beast::http::fields>;
 
 // The path of a request target, decoded once, without its query and without a slash at its end.
-// Errors: 400 for escapes that are none, control characters, "..", "\"; 414 for more than `limit`
-// bytes.
+// Errors: 400 for invalid escapes, control characters, "..", "\"; 414 for more than `limit` bytes.
 ApiResult<std::string> PathOf(std::string_view target, size_t limit);
 
 // Who may ask, besides clients that name an IP address or localhost and pages of this server.

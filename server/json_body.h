@@ -15,7 +15,7 @@ inline constexpr size_t kMaxJsonValues = 200'000;
 
 // An object, checked before any of it is built. Errors (400): json.utf8, json.syntax (also what
 // follows the object, and numbers that binary64 cannot hold), json.depth, json.size,
-// json.duplicate_key; invalid_type for a body that is no object.
+// json.duplicate_key; invalid_type for a body that is not an object.
 ApiResult<nlohmann::json> ParseBody(std::string_view body);
 
 // The value that member names lead to in a text that ParseBody() has taken, as JSON text with the

@@ -57,7 +57,7 @@ int64_t ImageTokensOf(FieldReader& members) {
   if (!detail) return 0;
   const auto* found = std::ranges::find(kDetails, *detail, &Detail::name);
   if (found != kDetails.end()) return found->image_tokens;
-  members.Fail("invalid_value", "detail", "is none of auto, low, high, original");
+  members.Fail("invalid_value", "detail", "is not one of auto, low, high, original");
   return 0;
 }
 
@@ -68,7 +68,7 @@ void ReadUrl(FieldReader& fields, const std::string& place, const std::string& u
   const std::string_view head = std::string_view(url).substr(0, std::min(comma, url.size()));
   if (!url.starts_with("data:")) {
     return fields.Fail("unsupported_value", place,
-                       "is no data: URL, and nothing is downloaded; send the picture itself as "
+                       "is not a data: URL, and nothing is downloaded; send the picture itself as "
                        "data:image/png;base64,...");
   }
   if (comma == std::string::npos || !head.ends_with(";base64")) {
@@ -78,7 +78,7 @@ void ReadUrl(FieldReader& fields, const std::string& place, const std::string& u
          {.kind = MediaKind::kPicture, .image_tokens = image_tokens}, media);
 }
 
-// image_url of a part: a text, or an object with url and detail beside it.
+// image_url of a part: a text, or an object with url and detail.
 void ReadPicture(FieldReader& fields, const std::string& place, const json& part,
                  std::vector<Medium>& media) {
   const std::string at = place + ".image_url";
@@ -145,13 +145,13 @@ json ReadMediaList(FieldReader& fields, const std::string& place, const json& li
                    std::vector<Medium>& media) {
   json parts = json::array();
   if (!list.is_array()) {
-    fields.Fail("invalid_type", place, "is no list");
+    fields.Fail("invalid_type", place, "is not a list");
     return parts;
   }
   for (size_t i = 0; i < list.size() && !fields.error(); ++i) {
     const std::string at = fmt::format("{}[{}]", place, i);
     if (!list[i].is_string()) {
-      fields.Fail("invalid_type", at, "is no text");
+      fields.Fail("invalid_type", at, "is not a text");
       break;
     }
     Append(fields, at, list[i].get_ref<const std::string&>(), {}, media);

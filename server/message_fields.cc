@@ -36,7 +36,7 @@ void ReadParts(FieldReader& fields, const std::string& place, const json& role, 
       fields.Fail("invalid_type", at,
                   fmt::format("is of type {}, expected an object", parts[i].type_name()));
     } else if (!type.is_string()) {
-      fields.Fail("invalid_type", at + ".type", "is no text; expected \"text\"");
+      fields.Fail("invalid_type", at + ".type", "is not a text; expected \"text\"");
     } else if (IsMediaPart(type.get_ref<const std::string&>()) && MayHaveMedia(role)) {
       parts[i] = ReadMediaPart(fields, at, parts[i], media);
     } else if (type != "text") {
@@ -44,7 +44,7 @@ void ReadParts(FieldReader& fields, const std::string& place, const json& role, 
                   "is not \"text\"; messages of users and results of tools may also have "
                   "\"image_url\" and \"input_audio\"");
     } else if (!MemberOf(parts[i], "text").is_string()) {
-      fields.Fail("invalid_type", at + ".text", "is no text");
+      fields.Fail("invalid_type", at + ".text", "is not a text");
     }
   }
 }
@@ -53,11 +53,11 @@ void CheckRole(FieldReader& fields, const std::string& place, const json& role) 
   if (role.is_null()) {
     return fields.Fail("missing_required_parameter", place, "is missing; give a role");
   }
-  if (!role.is_string()) return fields.Fail("invalid_type", place, "is no text");
+  if (!role.is_string()) return fields.Fail("invalid_type", place, "is not a text");
   for (const std::string_view known : kRoles) {
     if (role == known) return;
   }
-  fields.Fail("invalid_value", place, fmt::format("is none of {}", fmt::join(kRoles, ", ")));
+  fields.Fail("invalid_value", place, fmt::format("is not one of {}", fmt::join(kRoles, ", ")));
 }
 
 void ReadContent(FieldReader& fields, const std::string& place, json& message,
@@ -77,7 +77,7 @@ void ReadContent(FieldReader& fields, const std::string& place, json& message,
       fmt::format("is of type {}, expected a text or a list of parts", content.type_name()));
 }
 
-// The ids of calls that the results behind a message may name.
+// The ids of calls that the results after a message may name.
 void CollectCalls(const json& message, std::set<std::string>& calls) {
   if (message["role"] == "tool") return;
   calls.clear();
@@ -112,7 +112,7 @@ const json* FindList(FieldReader& fields, bool required) {
     return nullptr;
   }
   if (!messages->is_array()) {
-    fields.Fail("invalid_type", "messages", "is no list");
+    fields.Fail("invalid_type", "messages", "is not a list");
   } else if ((required && messages->empty()) || messages->size() > kMaxMessages) {
     fields.Fail("invalid_value", "messages",
                 fmt::format("has {} messages, expected {} to {}", messages->size(),
@@ -152,7 +152,7 @@ void ReadImages(FieldReader& fields, const std::string& place, json& message,
   if (images.empty()) return;
   if (!MayHaveMedia(message["role"]) || !message["content"].is_string()) {
     return fields.Fail("unsupported_value", place + ".images",
-                       "is given beside something else than the text of a user or of a tool");
+                       "is given with something else than the text of a user or of a tool");
   }
   json parts = ReadMediaList(fields, place + ".images", images, media);
   parts.push_back({{"type", "text"}, {"text", message["content"]}});

@@ -165,7 +165,7 @@ std::optional<ApiResult<UsedModel>> Models::TryAcquire(Lock& lock, Entry& entry,
     if (idle == nullptr) return std::nullopt;
     Close(lock, *idle);
   }
-  ticket.Leave();  // so that those behind do not wait for the loading
+  ticket.Leave();  // so that the next ones do not wait for the loading
   const Status loaded = Load(lock, entry);
   if (!loaded) return tl::unexpected(FromEngine(loaded.error()));
   return Lend(entry);

@@ -69,7 +69,7 @@ class OllamaFormat final : public AnswerFormat {
   std::string Failure(const ApiError& error) override {
     return ErrorBody(Dialect::kOllama, error) + "\n";
   }
-  // A line without an object is none.
+  // Every line of this format is an object, so there is nothing to send.
   [[nodiscard]] std::string Ping() const override { return ""; }
 
  private:

@@ -34,7 +34,8 @@ void ReadThink(FieldReader& fields, Request& request) {
     fields.Fail("invalid_type", "think", "is neither true, false nor a level");
   } else if (std::find(kLevels.begin(), kLevels.end(), think->get<std::string>()) ==
              kLevels.end()) {
-    fields.Fail("invalid_value", "think", fmt::format("is none of {}", fmt::join(kLevels, ", ")));
+    fields.Fail("invalid_value", "think",
+                fmt::format("is not one of {}", fmt::join(kLevels, ", ")));
   } else {
     request.thinking = true;
   }
@@ -116,7 +117,7 @@ std::optional<KeepAlive> ReadKeepAlive(FieldReader& fields) {
   if (keep->is_string()) duration = ParseKeepAlive(keep->get_ref<const std::string&>());
   if (!duration) {
     fields.Fail("invalid_value", "keep_alive",
-                "is no duration; expected one such as \"1h30m\", or a number of seconds");
+                "is not a duration; expected one such as \"1h30m\", or a number of seconds");
   }
   return duration;
 }

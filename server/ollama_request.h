@@ -23,7 +23,7 @@ struct OllamaRequest {
 ApiResult<OllamaRequest> ReadOllamaChat(const nlohmann::json& body, const BodyContext& context);
 ApiResult<OllamaRequest> ReadOllamaGenerate(const nlohmann::json& body, const BodyContext& context);
 
-// The member keep_alive. Errors for what is no duration.
+// The member keep_alive. Errors for anything but a duration.
 std::optional<KeepAlive> ReadKeepAlive(FieldReader& fields);
 
 // Leaves out the oldest turns, but no system message and not the last turn, until the conversation

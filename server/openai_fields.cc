@@ -82,7 +82,7 @@ std::optional<bool> ReadEffort(FieldReader& fields, std::string_view name) {
   const auto effort = fields.Text(name);
   if (!effort) return std::nullopt;
   if (std::find(kEfforts.begin(), kEfforts.end(), *effort) == kEfforts.end()) {
-    fields.Fail("invalid_value", name, fmt::format("is none of {}", fmt::join(kEfforts, ", ")));
+    fields.Fail("invalid_value", name, fmt::format("is not one of {}", fmt::join(kEfforts, ", ")));
   }
   return *effort != "none";
 }

@@ -12,8 +12,8 @@
 
 namespace rullama::server {
 
-// model, stop, logit_bias, cache_prompt, ignore_eos, sampling; what is accepted without effect and
-// what is refused.
+// model, stop, logit_bias, cache_prompt, ignore_eos, sampling; members that are accepted without
+// effect, and refused ones.
 void ReadCommon(FieldReader& fields, const BodyContext& context, Request& request);
 // n: 1 to the number of slots, at most 8.
 void ReadCount(FieldReader& fields, const BodyContext& context, AnswerRequest& out);

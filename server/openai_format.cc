@@ -123,7 +123,7 @@ class OpenAiFormat : public AnswerFormat {
   }
 
  private:
-  // An event in front of and behind its text.
+  // An event before and after its text.
   struct TextChunk {
     std::string front;
     std::string back;
@@ -258,7 +258,7 @@ class CompletionFormat final : public OpenAiFormat {
   [[nodiscard]] size_t AnswersToEach(size_t /*choices*/) const override { return per_prompt_; }
 
  private:
-  // OpenAI's older form. `offset`: characters of the text in front, moved behind these tokens.
+  // OpenAI's older form. `offset`: characters of the text before, moved past these tokens.
   [[nodiscard]] json Logprobs(const std::vector<LogprobStep>& steps, int64_t& offset) const {
     json out = {{"tokens", json::array()},
                 {"token_logprobs", json::array()},

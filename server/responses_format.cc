@@ -166,7 +166,7 @@ class ResponsesFormat final : public AnswerFormat {
             {"logprobs", open_.logprobs}};
   }
 
-  // Closes what is open, unless it is of this kind, and opens an item of it.
+  // Closes the open item, unless it is of this kind, and opens an item of the kind.
   std::string Open(OpenItem::Kind kind) {
     if (open_.kind == kind) return "";
     std::string out = Close("completed");

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kLogprobsInclude = "message.output_text.logprobs";
-// Members that stand for state, of which there is none.
+// Members that stand for state, which this server does not keep.
 constexpr std::array<std::string_view, 3> kStateMembers = {"previous_response_id", "conversation",
                                                            "prompt"};
 
@@ -30,7 +30,7 @@ class ItemReader {
       : fields_(fields), messages_(messages), media_(media) {}
 
   void Read(const json& item, const std::string& place) {
-    if (!item.is_object()) return fields_.Fail("invalid_type", place, "is no object");
+    if (!item.is_object()) return fields_.Fail("invalid_type", place, "is not an object");
     FieldReader members(item, place + ".");
     const std::string type = members.Text("type").value_or("message");
     if (type == "message") {
@@ -43,7 +43,7 @@ class ItemReader {
       Reasoning(members);
     } else {
       members.Fail("unsupported_value", "type",
-                   "is none of message, function_call, function_call_output, reasoning");
+                   "is not one of message, function_call, function_call_output, reasoning");
     }
     fields_.Fail(members.error());
   }
@@ -78,7 +78,7 @@ class ItemReader {
   json Part(const json& part, const std::string& at, bool media) {
     json out = {{"type", "text"}, {"text", ""}};
     if (!part.is_object()) {
-      fields_.Fail("invalid_type", at, "is no object");
+      fields_.Fail("invalid_type", at, "is not an object");
       return out;
     }
     FieldReader inner(part, at + ".");
@@ -101,7 +101,7 @@ class ItemReader {
     if (!role) members.Fail("missing_required_parameter", "role", "is missing; give a role");
     if (role && *role != "system" && *role != "developer" && *role != "user" &&
         *role != "assistant") {
-      members.Fail("invalid_value", "role", "is none of system, developer, user, assistant");
+      members.Fail("invalid_value", "role", "is not one of system, developer, user, assistant");
     }
     json message = {{"role", role.value_or("")},
                     {"content", ContentOf(members, "content", place, role == "user")}};
@@ -207,7 +207,7 @@ void ReadLogprobs(FieldReader& fields, AnswerRequest& out, Request& request) {
   const auto top = fields.Integer("top_logprobs", 0, kMaxTopLogprobs);
   const json* include = fields.Find("include");
   if (include == nullptr) return;
-  if (!include->is_array()) return fields.Fail("invalid_type", "include", "is no list");
+  if (!include->is_array()) return fields.Fail("invalid_type", "include", "is not a list");
   for (const json& one : *include) {
     if (one == kLogprobsInclude) {
       request.top_logprobs = static_cast<int32_t>(top.value_or(0));

@@ -75,7 +75,7 @@ class RunningRequests {
   RunningRequests& operator=(const RunningRequests&) = delete;
   ~RunningRequests();
 
-  // Takes in a request for so many answers. Errors: invalid_value (400) for more than an empty
+  // Takes in a request for `answers` answers. Errors: invalid_value (400) for more than an empty
   // queue would take, queue_full (429) with Retry-After, shutting_down (503).
   ApiResult<std::unique_ptr<RunningRequest>> Admit(uint64_t client, int64_t answers);
 

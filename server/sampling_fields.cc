@@ -83,7 +83,7 @@ void ReadBias(FieldReader& fields, std::map<int32_t, float>& biases) {
     int32_t token = -1;
     const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), token);
     if (failure != std::errc() || end != name.data() + name.size() || token < 0) {
-      return fields.Fail("invalid_value", "logit_bias", "has a key that is no token id");
+      return fields.Fail("invalid_value", "logit_bias", "has a key that is not a token id");
     }
     constexpr RealRange kRange = sampler_ranges::kLogitBias;
     if (!value.is_number() || !kRange.Contains(value.get<double>())) {
@@ -106,7 +106,7 @@ void ReadStop(FieldReader& fields, std::vector<std::string>& stops) {
   }
   for (const json& text : list) {
     if (!text.is_string()) {
-      return fields.Fail("invalid_type", "stop", "is no text and no list of texts");
+      return fields.Fail("invalid_type", "stop", "is neither a text nor a list of texts");
     }
     const size_t bytes = text.get_ref<const std::string&>().size();
     if (bytes == 0 || bytes > kMaxStopBytes) {
@@ -123,7 +123,7 @@ std::vector<int32_t> ReadIds(FieldReader& fields, std::string_view name, const j
   if (list.empty()) fields.Fail("invalid_value", name, "is an empty list; give at least one token");
   for (const json& id : list) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > std::numeric_limits<int32_t>::max()) {
-      fields.Fail("invalid_type", name, "has an element that is no token id");
+      fields.Fail("invalid_type", name, "has an element that is not a token id");
       break;
     }
     ids.push_back(id.get<int32_t>());

@@ -46,7 +46,7 @@ json ReadTool(FieldReader& fields, const std::string& place, const json& tool, b
   if (!IsToolName(name)) {
     inner.Fail(
         "invalid_value", "name",
-        fmt::format("is no name of 1 to {} letters, digits, '_' and '-'", kMaxToolNameBytes));
+        fmt::format("is not a name of 1 to {} letters, digits, '_' and '-'", kMaxToolNameBytes));
   } else if (!names.insert(name).second) {
     inner.Fail("invalid_value", "name", "is the name of another tool too; names are distinct");
   }
@@ -59,7 +59,7 @@ json ReadTool(FieldReader& fields, const std::string& place, const json& tool, b
 }
 
 void ReadToolList(FieldReader& fields, const json& tools, bool flat, json& out) {
-  if (!tools.is_array()) return fields.Fail("invalid_type", "tools", "is no list");
+  if (!tools.is_array()) return fields.Fail("invalid_type", "tools", "is not a list");
   if (tools.size() > kMaxTools) {
     return fields.Fail("invalid_value", "tools",
                        fmt::format("has {} tools, expected at most {}", tools.size(), kMaxTools));
@@ -101,7 +101,7 @@ void ReadMode(FieldReader& fields, const json& mode, ToolFields& out) {
     out.choice = ToolChoice::kRequired;
   } else {
     fields.Fail(mode.is_string() ? "invalid_value" : "invalid_type", "tool_choice",
-                "is none of auto, none, required, a function");
+                "is not one of auto, none, required, a function");
   }
 }
 
@@ -115,11 +115,11 @@ void ReadAllowed(FieldReader& fields, const json& choice, bool flat, ToolFields&
   if (mode != nullptr) ReadMode(fields, *mode, out);
   const json* list = members.Find("tools");
   if (list == nullptr || !list->is_array() || list->empty()) {
-    members.Fail("missing_required_parameter", "tools", "is no list of tools");
+    members.Fail("missing_required_parameter", "tools", "is not a list of tools");
   } else {
     for (const json& tool : *list) {
       if (!tool.is_object()) {
-        members.Fail("invalid_type", "tools", "has an element that is no object");
+        members.Fail("invalid_type", "tools", "has an element that is not an object");
         break;
       }
       AllowTool(fields, tool, flat, out);
@@ -138,7 +138,7 @@ void ReadChoice(FieldReader& fields, const json& choice, bool flat, ToolFields& 
   } else if (choice.value("type", json()) == "allowed_tools") {
     ReadAllowed(fields, choice, flat, out);
   } else {
-    fields.Fail("invalid_value", "tool_choice.type", "is none of function, allowed_tools");
+    fields.Fail("invalid_value", "tool_choice.type", "is not one of function, allowed_tools");
   }
   if (out.choice == ToolChoice::kRequired && out.tools.empty()) {
     fields.Fail("invalid_value", "tool_choice", "asks for a call, but the request has no 'tools'");

@@ -20,7 +20,7 @@ struct ToolFields {
 };
 
 // `tools`, `tool_choice` and `parallel_tool_calls` of chat completions; with `flat` those of
-// responses, whose functions have their members beside `type`.
+// responses, whose functions have their members next to `type`.
 ToolFields ReadTools(FieldReader& fields, bool flat = false);
 
 }  // namespace rullama::server
