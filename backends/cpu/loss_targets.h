@@ -1,5 +1,5 @@
-// The targets of a loss. Whatever number stands for a row that does not count, it is no column.
-// Borrows the memory of the view.
+// The targets of a loss. The number of a row that does not count is never a column. Borrows the
+// memory of the view.
 #pragma once
 
 #include <cstddef>

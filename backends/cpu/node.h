@@ -81,14 +81,14 @@ struct View {
 };
 
 // A unit of work that the workers share. The plan splits [0, Items()) among them, so items must be
-// independent. A node with one item runs on one worker, which goes on with successive nodes of this
-// kind.
+// independent. A node with one item runs on one worker, which continues with successive nodes of
+// this kind.
 class Node {
  public:
   virtual ~Node() = default;
   [[nodiscard]] virtual int64_t Items(const Step& step) const = 0;
-  // How many of the `items` of a step surely have work, about the same each. Workers take a share
-  // of so many at a time, so 1 lets them take items one by one.
+  // How many of the `items` of a step surely have work, about the same each. Workers take shares of
+  // them, so 1 lets them take items one by one.
   [[nodiscard]] virtual int64_t EvenItems(const Step& /*step*/, int64_t items) const {
     return items;
   }

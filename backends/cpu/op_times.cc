@@ -24,7 +24,7 @@ std::span<const rl_op_time> OpTimes::Gather() {
     for (const Worker& worker : workers_) {
       const auto from = records_.begin() + static_cast<std::ptrdiff_t>(worker.first);
       const auto to = records_.begin() + static_cast<std::ptrdiff_t>(gathered_);
-      std::copy_n(from, worker.count, to);  // `to` is not behind `from`
+      std::copy_n(from, worker.count, to);  // `to` is not after `from`
       gathered_ += worker.count;
     }
     is_gathered_ = true;

@@ -2,10 +2,10 @@
 // for all query heads that share it. The keys of a few query rows are split into parts. With few
 // rows in all, workers share the parts, and a second node combines the partial results.
 //
-// The result of a row of a decode step must not depend on the rows beside it. So each row is
-// computed alone, its keys are read as one run whether they are cached or fresh, and the number of
-// parts is a function of the row's position and the number of workers; where other rows keep the
-// workers busy, one worker computes and combines the same parts.
+// The result of a row of a decode step must not depend on the other rows. So each row is computed
+// alone, its keys are read as one run whether they are cached or fresh, and the number of parts is
+// a function of the row's position and the number of workers; where other rows keep the workers
+// busy, one worker computes and combines the same parts.
 #include <rullama/sdk/half.h>
 #include <rullama/sdk/slots.h>
 
@@ -104,7 +104,7 @@ void AddFreshSegments(const KeyValue& kv, const AttentionRows& rows, const Step&
   }
 }
 
-// Leaves out keys behind position `last`, and joins segments without a gap between them.
+// Leaves out keys after position `last`, and joins segments without a gap between them.
 void JoinUpTo(int64_t last, std::vector<KvSegment>& segments) {
   std::erase_if(segments, [=](const KvSegment& segment) { return segment.first_position > last; });
   for (size_t i = 0; i < segments.size(); ++i) {
@@ -144,7 +144,7 @@ void KeepPart(std::vector<KvSegment>& segments, size_t part, size_t parts) {
 // Queries that are processed together in prefill: enough to reuse each converted tile of keys, few
 // enough that the scores of all heads stay in L1.
 constexpr int64_t kQueryTile = 64;
-// On a matrix unit: so many that the conversion of keys and values takes less than the products.
+// On a matrix unit: enough that the conversion of keys and values takes less than the products.
 constexpr int64_t kSplitQueryTile = 256;
 // Fewest query rows of a tile, however many heads share a key.
 constexpr int64_t kFewestRows = 8;
@@ -334,7 +334,7 @@ class AttentionNode final : public Node {
     return past != nullptr && past->lifetime == RL_LIFETIME_INPUT;
   }
 
-  // Whether each row of the plan's steps is wanted, and sees what is in front of it.
+  // Whether each row of the plan's steps is wanted, and sees the rows before it.
   static bool DecodesCausally(const CompileContext& context) {
     const bool causal = context.attrs<rl_attention_attrs>().mask == RL_MASK_CAUSAL &&
                         context.graph.input(context.op, operands::Attention::q_end) == nullptr;
@@ -355,7 +355,7 @@ class AttentionNode final : public Node {
     const auto* past = rows_.past.as<const int32_t>();
     return *std::max_element(past, past + rows_.past.Rows(step));
   }
-  // The number of a row's keys beside its own if the step had no other row.
+  // The number of a row's keys, without its own, if the step had no other row.
   [[nodiscard]] int64_t OldKeysOf(const Step& step, int64_t row) const {
     if (!past_is_input_) return 0;
     const int64_t past = rows_.Past(rows_.q_slot.as<const int32_t>()[row]);
@@ -364,7 +364,7 @@ class AttentionNode final : public Node {
     return std::clamp(position, past, past + q_.Rows(step) - 1);
   }
 
-  // Into how many parts the keys of a slot with so many cached rows are split.
+  // Into how many parts the keys of a slot with `past` cached rows are split.
   [[nodiscard]] int64_t PartsOf(const Step& step, int64_t past) const {
     if (kv_.k_new.Dim(1, step) >= 2 * step.workers) return 1;  // heads keep the workers busy
     const int64_t keys = rows_.window > 0 ? std::min(past, rows_.window) : past;
@@ -647,7 +647,7 @@ std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
   const rl_value& keys = *graph.input(op, operands::Attention::k_new);
   const auto dtype = static_cast<DType>(keys.dtype);
   if (dtype != DType::kF16 && dtype != DType::kF32) return "keys must be f16 or f32";
-  if (keys.dims[2].constant % 8 != 0) return "head dim is no multiple of 8";
+  if (keys.dims[2].constant % 8 != 0) return "head dim is not a multiple of 8";
   return {};
 }
 

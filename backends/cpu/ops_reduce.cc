@@ -116,7 +116,7 @@ class TopKNode final : public Node {
     float threshold = -std::numeric_limits<float>::infinity();
     bool bounded = false;
     for (size_t i = 0; i < n; ++i) {
-      // An equal value with a higher index sorts behind, so it is no candidate.
+      // An equal value with a higher index sorts after it, so it is not a candidate.
       if (bounded && !(x[i] > threshold)) continue;
       order[count++] = static_cast<int32_t>(i);
       if (count < limit || n - i - 1 == 0) continue;

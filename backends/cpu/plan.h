@@ -152,7 +152,7 @@ class CpuPlan final : public sdk::Plan {
   bool RunPhase(const Phase& phase, const Step& step, int worker);
   // Runs nodes with one item, one after the other.
   void RunAlone(const Phase& phase, const Step& step, int worker);
-  // Runs what is left of a node, and returns how many of its items that were.
+  // Runs the remaining items of a node, and returns their number.
   int64_t RunItems(size_t node, const Step& step, int worker);
 
   ThreadPool& pool_;

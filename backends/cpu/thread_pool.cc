@@ -28,7 +28,7 @@ void Pause() {
 #endif
 }
 
-// Polls until the value has changed; false if it has not after so many times.
+// Polls until the value has changed; false if it has not after `spins` polls.
 bool SpinWhileEqual(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
   for (int spin = 0; spin < spins; ++spin) {
     if (value.load(std::memory_order_acquire) != old) return true;

@@ -1,9 +1,9 @@
 // A persistent pool of worker threads that go through the phases of a plan together.
 //
 // Nobody waits for a worker that has not come: the caller can do all of the work alone, and every
-// other worker takes part of what is left when it comes. A worker whose core runs something else
-// for a while holds up the others only if it has begun a part of the work, or the end of the run if
-// it had come and was looking for more.
+// other worker takes part of the rest when it comes. A worker whose core runs something else for a
+// while holds up the others only if it has begun a part of the work, or the end of the run if it
+// had come and was looking for more.
 //
 // A worker that finds nothing to do spins for a while, because phases are microseconds apart during
 // a step, and then sleeps, so that an idle program uses no CPU time.

@@ -16,7 +16,7 @@ struct HalfRows {
   Scratch rows;
   Scratch factors;
   uint32_t parts;
-  uint64_t columns;  // of a part of a row, with the zeros behind it
+  uint64_t columns;  // of a part of a row, with the zeros after it
 };
 
 class DispatchList {
@@ -29,7 +29,7 @@ class DispatchList {
   // none.
   [[nodiscard]] const HalfRows* FindHalf(const Range& source, uint32_t parts) const;
   // Keeps a copy, which lies in ScratchPool::Take memory, until its source is written or an op
-  // behind `last_op` begins. The source may be a value that no dispatch writes.
+  // after `last_op` begins. The source may be a value that no dispatch writes.
   void KeepHalf(const Range& source, const HalfRows& half, uint32_t last_op) {
     halves_.push_back({source, half, last_op});
   }

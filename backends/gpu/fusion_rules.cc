@@ -364,7 +364,7 @@ bool NormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   return true;
 }
 
-// Whether something behind `op` reads `value` or a reshape of it.
+// Whether something after `op` reads `value` or a reshape of it.
 bool Outlives(const Fusion& fusion, uint32_t value, uint32_t op) {
   return std::ranges::any_of(fusion.uses().ReadersOf(value), [&](uint32_t reader) {
     return reader > op || (OpOf(fusion, reader).kind == RL_OP_reshape &&

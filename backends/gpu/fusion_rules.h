@@ -30,7 +30,7 @@ class Fusion {
   [[nodiscard]] uint32_t OnlyReader(uint32_t value) const;
   // The same, but only if that reader is a cast to f16.
   [[nodiscard]] uint32_t HalfCastOf(uint32_t value) const;
-  // Whether `value` is stored before the node of `op` runs, or is no result of an op.
+  // Whether `value` is stored before the node of `op` runs, or is not a result of an op.
   [[nodiscard]] bool IsStoredBefore(uint32_t value, uint32_t op) const {
     return value == RL_NO_VALUE || writer_[value] == RL_NO_OP || writer_[value] < op;
   }

@@ -62,7 +62,7 @@ bool IsPrivate(const rl_value& value);
 
 // Whether no private value shares memory with another. Only then may an op write the result of a
 // later op or read an operand of an earlier one: shared memory could hold another value by then. An
-// op that copies its operands first may also write the result of the op behind it.
+// op that copies its operands first may also write the result of the op after it.
 // With few rows, transients are small, so each gets memory of its own: sharing it would order
 // dispatches that have nothing to do with each other.
 bool TransientsAreUnaliased(const sdk::GraphView& graph, const Target& target);

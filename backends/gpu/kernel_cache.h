@@ -18,7 +18,7 @@ class KernelCache {
  public:
   // Gives the driver what the host has kept.
   explicit KernelCache(Driver& driver);
-  ~KernelCache();  // hands what is new to the host
+  ~KernelCache();  // hands new kernels to the host
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
 

@@ -46,7 +46,7 @@ struct ExpertTiles {
 // absent.
 std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t gate, uint32_t up);
 
-// The record of a prologue (kernels.def); none of null.
+// The record of a prologue (kernels.def); nothing if `prologue` is null.
 std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue);
 
 // The weight rows of a product. Stacked experts follow each other.

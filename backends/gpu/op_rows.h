@@ -36,9 +36,9 @@ const sdk::OpTable<OpRow>& OpRows();
 // `reads_pieces`: the op finds the rows of a constant that lies in several allocations.
 std::string RefuseShapes(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits,
                          bool reads_pieces = false);
-// RefuseShapes, and operands that are no plain contiguous elements.
+// RefuseShapes, and operands other than plain contiguous elements.
 std::string RefusePlain(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits);
-// RefuseShapes, and weights (OperandRole::kWeight) that are no constants or of a type without
+// RefuseShapes, and weights (OperandRole::kWeight) that are not constants or have a type without
 // kernels.
 std::string RefuseWeights(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits,
                           bool reads_pieces = false);

@@ -60,7 +60,7 @@ bool FitsCoop(const Target& target, const AttentionShape& a) {
   return DividesEvenly(QueriesOf(a.dim), a);
 }
 
-// Where keys and values come from, and what is computed.
+// Where keys and values come from, and which parts are computed.
 struct CoopForm {
   uint32_t parts = 1;
   bool stats = false;

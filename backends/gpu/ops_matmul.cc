@@ -247,7 +247,7 @@ void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
   EmitChosen(plan, product, operands);
 }
 
-// A weight that is no constant has no layout for products.
+// A weight that is not a constant has no layout for products.
 void MatMulPlain(PlanBuilder& plan, bool transposed) {
   const rl_value& weight = plan.Input(operands::MatMul::weight);
   const int64_t rows = weight.dims[0].constant, columns = weight.dims[1].constant;

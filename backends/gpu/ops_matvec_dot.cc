@@ -14,8 +14,8 @@ namespace {
 constexpr uint32_t kDotChunksUnderWay = 2;
 
 // The number of lanes that share a row of weights, a power of two, if a workgroup has `share` rows.
-// It depends on how many chunks lanes take one after another, those for nothing counted as well,
-// and the end of each row like one more.
+// Cost: the chunks of a lane, including idle ones, plus one for the reduction at the end of each
+// row.
 uint64_t LanesFor(const Target& target, uint64_t share, uint64_t columns, uint64_t threads) {
   constexpr uint64_t kMinLanes = 8;  // that read a block of 256 together
   const uint64_t chunks = columns / kProductChunk;

@@ -38,7 +38,7 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, uint
   return tiles;
 }
 
-// Sorts for products that follow one another and read the same table. If none of them runs on
+// Sorts for products that follow one another and read the same table. If they all run without
 // matrix units, tiles hold twice the rows of an average expert, at most 64; if only some do, all of
 // them take the rows of kSmallCoopTile.
 ExpertTiles SortFor(PlanBuilder& plan, uint32_t experts,

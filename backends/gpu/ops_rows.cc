@@ -201,7 +201,7 @@ void MinPMask(PlanBuilder& plan) {
 std::string RefuseRope(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
   const rl_value* factors = graph.input(op, operands::Rope::freq_factors);
   if (factors != nullptr && factors->lifetime != RL_LIFETIME_CONSTANT) {
-    return "frequency factors are no constant";
+    return "frequency factors are not a constant";
   }
   return RefusePlain(graph, op, limits);
 }

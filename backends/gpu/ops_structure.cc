@@ -92,7 +92,7 @@ void Slice(PlanBuilder& plan) {
   const Stretch s{a.size * after, From(x, axis), a.start * after, a.size * after, 0};
   // A part of a single row is where it is; shaders want what they read at a multiple of 16 bytes.
   // Plans that run row by row have the same dispatches for any number of rows. The host's plan of
-  // memory knows of no alias, so that it may reuse the memory of the row behind this op.
+  // memory knows of no alias, so that it may reuse the memory of the row after this op.
   const uint64_t offset = static_cast<uint64_t>(s.x_offset) * BytesOf(x);
   const bool stays = !IsPrivate(x) || TransientsAreUnaliased(plan.graph(), plan.target());
   if (stays && before == 1 && plan.MaxRows(x) == 1 && !plan.RunsRowByRow() && offset % 16 == 0 &&

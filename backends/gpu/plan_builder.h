@@ -47,7 +47,7 @@ class PlanBuilder {
   // ---- the graph and the device
   [[nodiscard]] const sdk::GraphView& graph() const { return graph_; }
   [[nodiscard]] const Target& target() const { return target_; }
-  // Where kernels read T and R. Of no bytes if the host writes them, not a dispatch.
+  // Where kernels read T and R. Empty if the host, not a dispatch, writes them.
   [[nodiscard]] const Scratch& step() const { return step_; }
   [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const { return target_.can.max_groups[axis]; }
   [[nodiscard]] bool FollowsPointers() const { return target_.can.follows_pointers; }
@@ -85,7 +85,7 @@ class PlanBuilder {
   [[nodiscard]] bool LossDependsOnExperts() const { return loss_depends_on_experts_; }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
   [[nodiscard]] Range RangeOf(const Operand& operand) const;
-  // The ops that read a value; none of other memory.
+  // The ops that read a value; empty if `x` is scratch.
   [[nodiscard]] std::span<const uint32_t> ReadersOf(const Operand& x) const;
   // The last op that reads what this one does as the rows of a product: of a value the last of its
   // readers that is one, of other memory this op.

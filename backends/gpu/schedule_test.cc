@@ -21,7 +21,7 @@ TEST(LevelsOf, AReaderComesBehindItsWriter) {
   std::vector<Dispatch> dispatches(4, DispatchOf(Shader::kRows));
   dispatches[0].writes = {{100, 200}};
   dispatches[1].reads = {{150, 160}};
-  dispatches[2].reads = {{200, 300}};   // beside what is written
+  dispatches[2].reads = {{200, 300}};   // next to the written range
   dispatches[3].writes = {{150, 151}};  // which dispatch 1 still reads
   EXPECT_THAT(LevelsOf(dispatches), ElementsAre(0, 1, 0, 2));
 }

@@ -36,13 +36,13 @@ struct Capabilities {
   uint64_t max_piece_bytes = UINT64_MAX;
 };
 
-// What drivers get wrong, and what is done about it. Each row says where it was seen.
+// Faults of drivers, and how lowering avoids them. Each row says where it was seen.
 struct Quirks {
   // In a step of one dispatch, subgroups that skip a loop get past the barrier after it: kernels
   // keep them together where they can, and others are not joined (llvmpipe).
   bool skipped_loops_pass_barriers = false;
   // The most kinds of kernels that may be joined: every side of a branch runs, masked, and follows
-  // pointers there that are none, so that whole models crash (llvmpipe).
+  // invalid pointers there, so that whole models crash (llvmpipe).
   size_t max_joined_kinds = SIZE_MAX;
 };
 

@@ -78,7 +78,7 @@ TEST(Balance, SaysWhoTakesWhichRows) {
   std::vector<Dispatch> dispatches = {Product(1000, 10, kOffset)};
   const std::vector<uint32_t> levels = {0};
   Balance(dispatches, levels, DeviceOf(132), false);
-  std::array<uint32_t, 3> division{};  // lanes, rows of each, and of so many one more
+  std::array<uint32_t, 3> division{};  // lanes, rows per group, groups that get one row more
   std::memcpy(division.data(), dispatches[0].push.data() + kOffset, sizeof(division));
   EXPECT_TRUE(std::has_single_bit(division[0]));
   EXPECT_EQ(division[1], 7U);

@@ -166,7 +166,7 @@ RL_INLINE PanelPair PairOf(const Bf16Panel* panels) {
 }
 
 // Adds the products of elements [k, k + kStep) of two panels with the batch rows at `x`, `stride`
-// bytes apart, whose low parts lie `low` elements behind the high ones. The low parts of the
+// bytes apart, whose low parts lie `low` elements after the high ones. The low parts of the
 // activations come first, so that the high parts are still in tiles 4 and 7 when the low parts of
 // the weights are loaded.
 template <bool kBoth, int kParts>

@@ -56,7 +56,7 @@ struct ConvertedRows {
   RL_INLINE void FetchAhead(size_t /*t*/, size_t /*i*/) const {}
 };
 
-// Rows of a tile in f16. The rows that are read next lie `ahead_by` elements behind the rows
+// Rows of a tile in f16. The rows that are read next lie `ahead_by` elements after the rows
 // `ahead`. Hardware does not foresee those of values, whose dimensions are read a block at a time.
 struct HalfRows {
   static constexpr int kQueries = kAttentionSums % 8 == 0 ? 8 : 4;

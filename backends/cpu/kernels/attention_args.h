@@ -20,7 +20,7 @@ struct KvSegment {
   size_t count = 0;
   int64_t first_position = 0;
   DType dtype = DType::kF16;  // kF16 or kF32
-  // Whether a tile may begin in the segment before and go on in this one.
+  // Whether a tile may begin in the segment before and continue in this one.
   bool joins = false;
 };
 
@@ -66,7 +66,7 @@ static inline constexpr size_t AttentionScratchBytes(size_t head_dim, size_t que
          kScratchAlignment;
 }
 
-// The matrix unit's kernel takes tiles of so many keys.
+// The number of keys in a tile of the matrix unit's kernel.
 inline constexpr size_t kSplitAttentionTile = 128;
 // Its queries and head dimensions are padded to a multiple of this.
 inline constexpr size_t kSplitAttentionBlock = 32;

@@ -240,7 +240,8 @@ TEST_P(AttentionTest, CanvasSeesBothWays) {
 TEST_P(AttentionTest, ManyQueriesOverManyTiles) {
   Rng rng(8);
   for (const size_t dim : {72u, 512u}) {
-    // More than one tile of keys of every kernel, and blocks of queries that see none of some.
+    // More than one tile of keys of every kernel, and blocks of queries to which some tiles are
+    // invisible.
     Scene s = MakeScene(dim, {{300, 0, DType::kF16}, {150, 300, DType::kF32}}, 150, rng);
     for (size_t i = 0; i < s.queries.size(); ++i) {
       s.queries[i].last_visible = 300 + static_cast<int64_t>(i);

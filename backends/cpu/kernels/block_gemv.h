@@ -116,8 +116,8 @@ template <typename V>
 RL_INLINE const V* Shift(const V* p, size_t bytes) {
   return reinterpret_cast<const V*>(reinterpret_cast<const uint8_t*>(p) + bytes);
 }
-// The batch row `bytes` behind x.
-RL_INLINE QuantizedRow Behind(const QuantizedRow& x, size_t bytes) {
+// The batch row `bytes` bytes after x.
+RL_INLINE QuantizedRow RowAfter(const QuantizedRow& x, size_t bytes) {
   return {Shift(x.high, bytes),         Shift(x.low, bytes),         Shift(x.scale, bytes),
           Shift(x.scaled_sum32, bytes), Shift(x.quant_sum32, bytes), Shift(x.quant_sum16, bytes)};
 }
@@ -127,7 +127,7 @@ RL_INLINE void AddChunk(const uint8_t* chunk, const GemvBatch<kMaxBatch>& x, siz
                         F32x16 (&acc)[kMaxBatch]) {
   const DecodedChunk<T> weights(chunk);
   for (size_t m = 0; m < x.Count(); ++m) {
-    acc[m] = Add(acc[m], ChunkDot<T, kParts>(weights, Behind(x.row, m * x.stride), index));
+    acc[m] = Add(acc[m], ChunkDot<T, kParts>(weights, RowAfter(x.row, m * x.stride), index));
   }
 }
 

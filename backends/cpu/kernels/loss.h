@@ -23,7 +23,7 @@ RL_INLINE SoftmaxParts PartsOfSoftmax(const float* z, size_t n) {
   return {shift, ReduceAddDouble(sum)};
 }
 
-// ln(sum) + (max - logit), in this order: the logarithm is small beside both.
+// ln(sum) + (max - logit), in this order: the logarithm is small compared with both.
 float CrossEntropyRow(const float* z, size_t n, size_t target) {
   const SoftmaxParts parts = PartsOfSoftmax(z, n);
   if (parts.sum == 0) return kInfinity;

@@ -14,7 +14,7 @@
 namespace rullama::cpu {
 namespace {
 
-// Batch rows from some element on. Each array of batch row m is m * stride bytes behind that of
+// Batch rows from some element on. Each array of batch row m is m * stride bytes after that of
 // `row`.
 struct BatchRows {
   QuantizedRow row;
@@ -86,7 +86,8 @@ RL_INLINE void Clear(I32x16 (&dot)[kParts][kBatch]) {
 }
 
 // Calls f(step) for each step. With one batch row all steps are unrolled. With more, the rows of a
-// step hide the latency already; unrolling all steps would be no faster and compile twice as long.
+// step hide the latency already; unrolling all steps would not be faster and would take twice as
+// long to compile.
 template <int kSteps, int kBatch, typename F>
 RL_INLINE void ForSteps(F f) {
   if constexpr (kBatch == 1) {

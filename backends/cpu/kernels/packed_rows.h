@@ -22,8 +22,7 @@
 //                     16 .. 27   the same with qh  4..7,  ql  4..7  and ql 12..15    section 1
 //                     28 .. 39   the same with qh  8..11, ql 16..19 and ql 24..27    section 2
 //                     40 .. 51   the same with qh 12..15, ql 20..23 and ql 28..31    section 3
-//
-// (Numbers behind ql, qh and scales count words from the start of that field.) With one load of
+// (Numbers after ql, qh and scales count words from the start of that field.) With one load of
 // qh 0 and ql 0, section 0 gets the quants of elements 0..3 (low nibbles) and 64..67 (high nibbles)
 // of sixteen rows; with qh 0 and ql 8 those of elements 32..35 and 96..99.
 //
@@ -53,7 +52,7 @@ RL_INLINE U8x64 LoadWord(const uint8_t* words, int position) {
 }
 
 // Types with 32 elements per block: d, then qs. The second half of the elements is in the high
-// nibbles (Q4_0) or four words behind the first half (Q8_0).
+// nibbles (Q4_0) or four words after the first half (Q8_0).
 struct PackedBlock32 {
   static constexpr size_t kDOffset = 0;  // byte offset of d in a GGUF block
   static constexpr int kSections = 1;

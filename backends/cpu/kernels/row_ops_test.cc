@@ -195,7 +195,7 @@ TEST_P(RowOpsTest, AddWeightedRows) {
           for (size_t at = 0; at < y.size(); ++at) {
             const size_t o = at / kStride, j = at % kStride;
             if (o >= outputs || j >= n) {
-              ASSERT_EQ(y[at], before[at]) << "behind " << n << " columns, " << outputs;
+              ASSERT_EQ(y[at], before[at]) << "after " << n << " columns, " << outputs;
               continue;
             }
             double sum = before[at];

@@ -30,7 +30,7 @@ struct StoredProductArgs {
   const size_t* begins = nullptr;  // [steps]: the first k of each step
   size_t steps = 0;                // 1 to kMaxStoredSteps
   size_t columns = 0;              // of W and y
-  size_t k = 0;              // elements of a row of x; a step may end behind them, in zeros of W
+  size_t k = 0;              // elements of a row of x; a step may end after them, in zeros of W
   const float* x = nullptr;  // [batch][k]
   size_t batch = 0;
   float* y = nullptr;

@@ -34,7 +34,7 @@ struct StoredProblem {
       if (StepOf(i) < begins.size()) continue;
       for (size_t m = 0; m < batch; ++m) x[m * k + i] = 0;
     }
-    // The rows of W behind the last one.
+    // The rows of W after the last one.
     for (size_t row = 0; row < begins.size() * kStoredStep; ++row) {
       if (begins[row / kStoredStep] + row % kStoredStep < k) continue;
       const auto begin = rows.begin() + static_cast<std::ptrdiff_t>(row * kStoredSpan);
@@ -65,7 +65,7 @@ struct StoredProblem {
                               .scratch = scratch.data()});
   }
 
-  // Element i of a step, of row m of x (0 behind its end) and of column n of W.
+  // Element i of a step, of row m of x (0 after its end) and of column n of W.
   [[nodiscard]] float FactorOfX(size_t m, size_t step, size_t i) const {
     const size_t at = begins[step] + i;
     return at < k ? x[m * k + at] : 0.0f;
@@ -107,7 +107,7 @@ struct StoredProblem {
         const Expected expected = ExpectedAt(table, m, n, before);
         ASSERT_NEAR(y[m * (columns + 1) + n], expected.sum, expected.error) << m << ", " << n;
       }
-      ASSERT_EQ(y[m * (columns + 1) + columns], before) << "behind the columns of row " << m;
+      ASSERT_EQ(y[m * (columns + 1) + columns], before) << "after the columns of row " << m;
     }
   }
 };
@@ -191,7 +191,7 @@ TEST_P(StoredProductTest, NumbersThatAreNotFiniteAreNotLost) {
   }
 }
 
-// Numbers whose squares overflow or vanish, beside others.
+// Numbers whose squares overflow or vanish, among others.
 TEST_P(StoredProductTest, NumbersOfAnySizeAreMultiplied) {
   if (!HasKernel()) return;
   for (const float size : {1e-28f, 1e-20f, 1e20f, 1e30f}) {

@@ -113,7 +113,7 @@ void ConvertRow(const StoredProductArgs& args, const float* x, WordScratch::Row&
 }
 
 // Adds the products of kWordBatch rows of x with kPanels panels to the first `batch` rows of y, or
-// stores them there. Rows of x behind `batch` may hold anything.
+// stores them there. Rows of x after `batch` may hold anything.
 template <int kPanels>
 void AddWordTile(const StoredProductArgs& args, const WordScratch& scratch, size_t n,
                  const WordScratch::Row* x, size_t batch, float* y) {

@@ -29,7 +29,7 @@ struct VectorOperands {
 };
 
 // dot += the products of elements [k, k + kGroup) with `x`, the high or the low bytes. More
-// unrolling than kTileSteps is no faster and takes longer to compile.
+// unrolling than kTileSteps is not faster and takes longer to compile.
 template <int kGroup, bool kWide, int kBatch>
 RL_INLINE void AddDots(const VectorOperands& tile, const int8_t* x, size_t k,
                        I32x16 (&dot)[kTilePanels][kBatch]) {
