@@ -33,8 +33,8 @@ TEST(OpenCl, TheSameSeedGivesTheTextOfTheCpu) {
   }
 }
 
-// PoCL and no other driver, as its package installs it: what is tested of CPUs is wherever a GPU is
-// too.
+// PoCL and no other driver, as its package installs it, so the tests of CPUs also run where there
+// is a GPU.
 RunOptions PoclAlone() {
   RunOptions options;
   options.environment = {"OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd"};

@@ -31,7 +31,7 @@ class Programs {
   [[nodiscard]] std::unique_ptr<gpu::Kernel> Make(const gpu::PipelineKey& key) const;
   // The key without the constants that are passed as arguments.
   [[nodiscard]] gpu::PipelineKey ProgramOf(const gpu::PipelineKey& key) const;
-  // A kernel of the program of this key, whose arguments nobody else sets.
+  // A new kernel object of the program of this key, not shared with other plans.
   [[nodiscard]] Owned<cl_kernel> NewKernel(const gpu::Kernel& program,
                                            const gpu::PipelineKey& key) const;
   // The constants that its kernel is not built with but gets as its last argument; mostly empty.

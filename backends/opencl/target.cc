@@ -16,7 +16,7 @@ constexpr uint32_t kWideThreadsOfNvidia = 1024;
 // work-groups are one work-item, so that all cores are done at about the same time.
 constexpr uint32_t kGroupsOfUnit = 4;
 constexpr uint32_t kGroupsOfCore = 16;
-// Local memory that a GEMV needs beside the row that it stages.
+// Local memory that a GEMV needs in addition to the row that it stages.
 constexpr uint32_t kOtherLocalBytes = 8192;
 
 gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& options) {

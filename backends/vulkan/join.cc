@@ -107,7 +107,7 @@ class Joiner {
   std::map<uint32_t, uint32_t> built_ins_;     // variables
   std::map<std::string, uint32_t> common_;     // variables
   std::vector<SharedSlot> slots_;
-  size_t driver_slots_ = 0;  // the first so many are the driver's own, which tasks leave alone
+  size_t driver_slots_ = 0;  // the first ones, the driver's own, which tasks leave alone
   Spirv interface_;          // all variables outside functions
   Spirv capabilities_, extensions_, imports_, memory_model_, decorations_, globals_, functions_;
   uint32_t main_ = 0;
@@ -308,7 +308,7 @@ uint32_t Joiner::SizeOf(uint32_t type) const {
     case spv::OpTypeVector:
       return words[3] * SizeOf(words[2]);
     default:
-      Fail("shared memory of a type that is no number");
+      Fail("shared memory of a type that is not a number");
   }
 }
 

@@ -24,7 +24,7 @@ struct Joined {
 // `driver` with the main functions of `tasks` in place of its function RunTask, which then calls
 // number `task_kind`. Variables task_push, task_group and task_groups are the driver's. All come
 // from WithConstants, with `threads` as their constant 0: the invocations of a workgroup. Throws
-// sdk::Error(RL_INTERNAL) for what is not so.
+// sdk::Error(RL_INTERNAL) for other shaders.
 Joined Join(const Spirv& driver, std::span<const Spirv> tasks, uint32_t threads);
 
 }  // namespace rullama::vulkan

@@ -25,7 +25,7 @@ constexpr std::string_view kKhrExtension = "SPV_KHR_cooperative_matrix";
 using Uses = std::vector<MatrixUse>;  // of the types of matrices within a type
 
 // The words of a type that are types of its parts begin here; the last one of an array is its
-// length, which is no type.
+// length, which is not a type.
 size_t PartsOf(const Instruction& type) {
   if (type.op == spv::OpTypePointer) return 3;
   return type.op == spv::OpTypeCooperativeMatrixNV ? type.words.size() : 2;
@@ -82,7 +82,7 @@ class Writer {
   std::map<Spirv, uint32_t> function_types_;                      // by words, with 0 as the id
   std::unordered_map<uint32_t, uint32_t> new_types_;              // by value or function
   std::unordered_map<uint32_t, uint32_t> type_of_function_;       // by function
-  // Constants that are numbers of elements, and what is computed of them. KHR has the former as
+  // Constants that are numbers of elements, and values computed from them. KHR has the former as
   // instructions only, so that functions compute both.
   std::vector<const Instruction*> lengths_;
   std::unordered_map<uint32_t, uint32_t> length_types_;  // by type of NV
@@ -215,7 +215,7 @@ uint32_t Writer::LayoutOf(uint32_t is_column_major) const {
     case spv::OpConstantFalse:
       return constants_ + kRowMajor;
     default:
-      FailOnMatrices("whether a matrix is stored by columns is no constant");
+      FailOnMatrices("whether a matrix is stored by columns is not a constant");
   }
 }
 
@@ -281,7 +281,7 @@ void Writer::WriteGlobal(const Instruction& instruction) {
   if (IsLength(instruction.result)) return;
   if (HasLength(instruction)) {
     FailOnMatrices(
-        "an array or constant needs the number of elements, which is no constant in KHR");
+        "an array or constant needs the number of elements, which is not a constant in KHR");
   }
   if (!uses_.Within(instruction.result).empty()) return WriteTypes(instruction);
   WriteOne(instruction);
@@ -307,7 +307,7 @@ void Writer::WriteLengths(std::map<uint32_t, uint32_t>& ids) {
   }
 }
 
-// Writes a function; returns the place behind it. It computes the numbers of elements behind the
+// Writes a function; returns the place after it. It computes the numbers of elements after the
 // variables of its first block, if it uses any.
 size_t Writer::WriteFunction(size_t at) {
   size_t end = at;

@@ -2,10 +2,10 @@
 //
 // The shaders are written for VK_NV_cooperative_matrix, which the shader compilers of older
 // distributions know. Each instruction of NV has one of KHR with the same meaning; the number of
-// elements is no constant in KHR. Strides of both are in elements of the type that a pointer points
-// to. But a type of KHR also says which operand of a product its matrices are: A, B, or an
-// accumulator (C and the result). What is rewritten follows the texts of SPV_NV_cooperative_matrix
-// and SPV_KHR_cooperative_matrix in the SPIR-V registry.
+// elements is not a constant in KHR. Strides of both are in elements of the type that a pointer
+// points to. But a type of KHR also says which operand of a product its matrices are: A, B, or an
+// accumulator (C and the result). The rewriting follows the texts of SPV_NV_cooperative_matrix and
+// SPV_KHR_cooperative_matrix in the SPIR-V registry.
 //
 // Thread safety: all functions are pure.
 #pragma once
@@ -35,8 +35,8 @@ inline constexpr auto kOpLength = static_cast<spv::Op>(4460);
 // Throws sdk::Error(RL_INTERNAL) for matrices in code that is not SPIR-V, a matrix that would be
 // two different operands or may be either, one of a type that devices are not asked for
 // (MatrixUses::Allows), and whatever else has no counterpart: another memory model than Vulkan's, a
-// layout that is no constant, a constant made of the number of elements other than by arithmetic,
-// an instruction with matrices that is not listed in matrix_uses.cc.
+// layout that is not a constant, a constant made of the number of elements other than by
+// arithmetic, an instruction with matrices that is not listed in matrix_uses.cc.
 std::optional<Spirv> WithKhrMatrices(const Spirv& code);
 
 }  // namespace rullama::vulkan

@@ -355,7 +355,7 @@ TEST(WithKhrMatrices, RefusesALayoutThatIsNoConstant) {
     %o = OpCooperativeMatrixLoadNV %factors %at %uint_16 %chosen
     %p = OpCooperativeMatrixMulAddNV %sums %m %o %zero
   )")),
-              HasSubstr("no constant"));
+              HasSubstr("not a constant"));
   EXPECT_THAT(FailureOf(Main(std::string(kLoads) + R"(
     %o = OpCooperativeMatrixLoadNV %factors %at %uint_16 %missing
     %p = OpCooperativeMatrixMulAddNV %sums %m %o %zero
@@ -411,7 +411,7 @@ TEST(WithKhrMatrices, RefusesTypesAndConstantsMadeOfLengths) {
   for (const std::string& global : globals) {
     EXPECT_THAT(FailureOf(Assembled(std::string(kBegin) + kLengths + global + kMain + kLoads +
                                     "%p = OpCooperativeMatrixMulAddNV %sums %m %n %zero\n" + kEnd)),
-                HasSubstr("needs the number of elements, which is no constant in KHR"))
+                HasSubstr("needs the number of elements, which is not a constant in KHR"))
         << global;
   }
 }

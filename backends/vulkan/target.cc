@@ -14,7 +14,7 @@ constexpr uint32_t kUsualMultiprocessors = 32;
 constexpr uint32_t kSoftwareMultiprocessors = 2;
 // Workgroups of 256 that one takes at a time.
 constexpr uint32_t kGroupsOfMultiprocessor = 4;
-// Shared memory that a GEMV needs beside the row that it stages.
+// Shared memory that a GEMV needs in addition to the row that it stages.
 constexpr uint32_t kOtherSharedBytes = 8192;
 
 gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& options) {
