@@ -45,7 +45,7 @@ struct CaseSpec {
   std::optional<DType> weights = std::nullopt;
 };
 
-// The end of the name of a product of so many results, gated ones counted twice: "_wide" if they
+// The end of the name of a product of `results` results, gated ones counted twice: "_wide" if they
 // are for the largest tiles of large GPUs (--skip in main.cc), else empty.
 inline const char* WideSuffix(int64_t results) { return results >= 8000 ? "_wide" : ""; }
 

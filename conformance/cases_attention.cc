@@ -160,7 +160,7 @@ const Setup kSetups[] = {
     {"many_canvas_128", 4, 2, 128, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
     {"many_canvas", 8, 2, 256, 96, 0, RL_MASK_CANVAS, DType::kF16, {{29}, {64}}},
     {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
-    // As in a tower for pictures, whose head dimension is no multiple of 32.
+    // As in a tower for pictures, whose head dimension is not a multiple of 32.
     {"many_f32", 3, 3, 72, 160, 0, RL_MASK_CANVAS, DType::kF32, {{0}, {150}}},
 };
 

@@ -115,7 +115,7 @@ void BatchExperts(CaseBuilder& b, DType dtype) {
       "grouped"));
 }
 
-// A layer as models have it, behind it the best token of each wanted row.
+// A layer as models have it, followed by the best token of each wanted row.
 void BatchLayer(CaseBuilder& b, DType dtype) {
   constexpr BatchHeads kOwn{"layer", DType::kF16, 4, 2, 64, 160, 0, 159};
   GraphBuilder& g = b.graph();

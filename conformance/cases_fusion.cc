@@ -40,7 +40,7 @@ struct Pattern {
   void (*make)(CaseBuilder& b, DType dtype, int64_t k);
 };
 
-// The end of a layer and the beginning of the next: the sum goes on, its norm has three readers.
+// The end of a layer and the beginning of the next: the sum continues, its norm has three readers.
 void NextLayer(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
@@ -64,7 +64,7 @@ void Mlp(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
-// A product reads the sum itself, and gates what is there already.
+// A product reads the sum itself, and gates the earlier result.
 void Gate(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId up = b.Floats("up", F({kT, 67}));
@@ -135,8 +135,8 @@ void TwoNorms(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Linear(c, Matrix(b, "second.weight", dtype, 33, k)), "second"));
 }
 
-// A mixture of experts beside a dense feed-forward: the sum is normed for that, for the router and
-// for the experts.
+// A mixture of experts in parallel to a dense feed-forward: the sum is normed for that, for the
+// router and for the experts.
 void Experts(CaseBuilder& b, DType dtype, int64_t k) {
   constexpr int64_t kCount = 9, kUsed = 3, kInner = 256;
   GraphBuilder& g = b.graph();

@@ -302,7 +302,7 @@ TEST(Manifest, OneThatCannotBeUnderstoodIsRefused) {
     const char* text;
     const char* error;
   } rows[] = {{"", "is not valid JSON (byte 1)"},
-              {"[]", "is no JSON object"},
+              {"[]", "is not a JSON object"},
               {R"({"skip": []})", "unknown key 'skip'"}};
   for (const auto& row : rows) {
     const RunResult run = RunWrong(

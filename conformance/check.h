@@ -1,5 +1,5 @@
 // Runs a case on a device and on the float64 reference and compares. Functions return an empty text
-// or what is wrong; a Status that fails is a test that fails, too.
+// or a description of the fault; a Status that fails is a test that fails, too.
 #pragma once
 
 #include <map>

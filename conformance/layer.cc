@@ -105,7 +105,7 @@ Result<Case> RichestCase(Device& device, uint64_t seed) {
     RL_ASSIGN_OR_RETURN(last, WhyUnsupported(device, candidate.graph));
     if (last.empty()) return std::move(candidate);
   }
-  return Unsupported("none of the ops these graphs are made of: " + last);
+  return Unsupported("the plugin has none of the ops these graphs are made of: " + last);
 }
 
 // ---- steps --------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ Case ChainCase(uint64_t seed, OpKind kind);
 // The richest of these graphs that the device runs. Error kUnsupportedId if it runs none.
 Result<Case> RichestCase(Device& device, uint64_t seed);
 
-// Steps for a case of these: numbers of rows that change, slots that take turns, positions that go
-// on, a ring that wraps, and a slot that goes back to an earlier position.
+// Steps for a case of these: numbers of rows that change, slots that take turns, positions that
+// continue, a ring that wraps, and a slot that goes back to an earlier position.
 class Steps {
  public:
   Steps(const Case& test, uint64_t seed);

@@ -113,7 +113,7 @@ int Main(int argc, char** argv) {
                "for every case");
   app.add_option("--seed", flags.seed, "Seed of all data")->capture_default_str();
   app.add_option("--manifest", flags.manifest,
-                 "JSON file with what is unsupported or known to fail, and why");
+                 "JSON file with the tests that are unsupported or known to fail, and why");
   app.add_option("--activations", flags.activations,
                  "How the plugin treats activations, in place of what the manifest says: float, "
                  "int16, float16 or int8");
@@ -138,7 +138,7 @@ int Main(int argc, char** argv) {
 std::string Flags::Again(std::string_view test) const {
   std::string command =
       fmt::format("rullama-conformance --plugin {} --seed {} --filter '{}'", plugin, seed, test);
-  // The manifest decides how close results have to be, so it is part of what is repeated.
+  // The manifest decides how close results have to be, so it is part of the command.
   if (!manifest.empty()) command += fmt::format(" --manifest '{}'", manifest);
   if (!activations.empty()) command += fmt::format(" --activations {}", activations);
   if (device != 0) command += fmt::format(" --device {}", device);

@@ -43,7 +43,7 @@ Result<Manifest> LoadFile(const std::filesystem::path& path) {
   const auto read = ReadJson({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!read) return tl::unexpected(ManifestError(path, read.error().ToString()));
   const Json& json = *read;
-  if (!json.is_object()) return tl::unexpected(ManifestError(path, "is no JSON object"));
+  if (!json.is_object()) return tl::unexpected(ManifestError(path, "is not a JSON object"));
   Manifest manifest;
   for (const auto& [key, value] : json.items()) {
     if (key == "activations") {

@@ -86,7 +86,7 @@ Status Report::Write() const {
     report["tests"].push_back(std::move(row));
   }
   std::ofstream file(flags_.json);
-  // A text may hold bytes of the plugin that are no UTF-8.
+  // A text may hold bytes of the plugin that are not UTF-8.
   file << report.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   file.close();
   if (file) return OkStatus();

@@ -26,7 +26,7 @@ std::string StdoutCapture::Take() {
   std::string text(kMaxBytes, '\0');
   const ssize_t size = ::pread(file_, text.data(), text.size(), 0);
   text.resize(size > 0 ? static_cast<size_t>(size) : 0);
-  // The offset is shared with the stream, which goes on at the beginning.
+  // The offset is shared with the stream, which continues at the beginning.
   if (!text.empty() && ::ftruncate(file_, 0) == 0) ::lseek(file_, 0, SEEK_SET);
   return text;
 }

@@ -1,5 +1,5 @@
 // The suite holds the tests by name and the plugin they run on. A test is a function: its Status
-// says what is wrong; the id kUnsupported says that the plugin does not support the test.
+// describes the fault; the id kUnsupported says that the plugin does not support the test.
 #pragma once
 
 #include <atomic>

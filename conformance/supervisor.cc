@@ -70,7 +70,7 @@ class WorkerProcess {
   static Result<WorkerProcess> Start(const Flags& flags, std::span<const NamedTest> tests) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return tl::unexpected(WorkerError("pipe"));
-    std::fflush(nullptr);  // what is buffered must not be written twice
+    std::fflush(nullptr);  // buffered text must not be written twice
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) return tl::unexpected(WorkerError("fork"));
@@ -222,7 +222,7 @@ Status Supervise(const Flags& flags, std::span<const NamedTest> tests, Report& r
   for (int workers = 0; next < tests.size(); ++workers) {
     if (workers == kMaxWorkers || hangs == kMaxHangs) {
       report.Fail(fmt::format(
-          "{} tests were not run, because {}; mend what is above first", tests.size() - next,
+          "{} tests were not run, because {}; fix the failures above first", tests.size() - next,
           hangs == kMaxHangs ? fmt::format("{} have hung", hangs)
                              : fmt::format("the plugin has ended {} processes", workers)));
       break;

@@ -1,5 +1,5 @@
 // Runs the tests in a child process (worker.h). If a plugin ends that process by a crash, by exit
-// or by a test that does not end, another one goes on from the next test. The results of both are
+// or by a test that does not end, another one continues with the next test. The results of both are
 // kept.
 //
 // Call it before this process has threads. Errors: those of the worker when the plugin cannot be

@@ -117,8 +117,8 @@ class BatchPlans {
 // The outputs that were found to differ, each with the numbers of rows of the steps.
 class Differences {
  public:
-  void Add(const RowResults& alone, const RowResults& beside, size_t rows) {
-    for (const auto& [name, bytes] : beside) {
+  void Add(const RowResults& alone, const RowResults& together, size_t rows) {
+    for (const auto& [name, bytes] : together) {
       if (bytes != alone.at(name)) steps_[name].insert(rows);
     }
   }

@@ -100,7 +100,7 @@ Status OutOfRange(Suite&, Device& device) {
   return device.Write(buffer, 0, bytes);
 }
 
-// Memory that no machine has: an error, and the device goes on working.
+// Memory that no machine has: an error, and the device continues to work.
 Status TooLarge(Suite& suite, Device& device) {
   for (const uint64_t size : {uint64_t{1} << 62, UINT64_MAX - 64, UINT64_MAX}) {
     const auto buffer = device.CreateBuffer(size, RL_BUFFER_ARENA);

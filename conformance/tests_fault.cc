@@ -64,7 +64,7 @@ Status BadIndices(Suite& suite, Device& device, OpKind kind) {
   return OkStatus();
 }
 
-// A number that is no op of this version, as a plugin meets it under a newer host: refused, not
+// A number that is not an op of this version, as a plugin meets it under a newer host: refused, not
 // guessed.
 Status UnknownOpIsRefused(Suite& suite, Device& device) {
   const rl_plugin_v1& table = suite.plugin->table();

@@ -198,7 +198,7 @@ Status DevicesAreIndependent(Suite& suite, Device& device) {
         if (!results) {
           outcomes[i] = tl::unexpected(results.error());
         } else if (device.description().deterministic && *results != alone) {
-          outcomes[i] = Failed("device {} computes something else beside another", i);
+          outcomes[i] = Failed("device {} computes something else while another one runs", i);
         }
       }
     });

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kRows = 7,
                   kResults = 67;  // as in cases of matmul, whose kernels there are already
 
-// One block, or what is a length of such cases.
+// One block, or for types without blocks a usual length.
 int64_t LengthOf(DType dtype) {
   const auto block = static_cast<int64_t>(InfoOf(dtype).block_elements);
   return block == 1 ? 33 : block;
@@ -123,7 +123,7 @@ Status KeptBeside(Suite& suite, Device& device, DType dtype) {
   RL_RETURN_IF_ERROR(first.Check("after another was freed and one was made"));
   loose.weight.Reset();
   RL_RETURN_IF_ERROR(second.Create());
-  RL_RETURN_IF_ERROR(second.Check("beside another plan"));
+  RL_RETURN_IF_ERROR(second.Check("together with another plan"));
   RL_RETURN_IF_ERROR(first.Check("after those of another plan came"));
   second.Free();
   return first.Check("after those of another plan had gone");

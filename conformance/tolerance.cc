@@ -568,8 +568,8 @@ std::string Compare(const Tensor& expected, const Tensor& actual,
     const size_t count = expected.i.size() + expected.f.size();
     return fmt::format("{}; {} of {} elements are off", first, bad, count);
   }
-  // Cancellation may leave one of a few elements small beside its terms. The bound above, which
-  // knows the terms, has already judged it.
+  // Cancellation may leave one of a few elements small compared with its terms. The bound above,
+  // which knows the terms, has already judged it.
   constexpr size_t kEnoughForNmse = 16;
   if (expected.f.size() < kEnoughForNmse) return {};
   // Below the absolute bound everything is rounding of zero.

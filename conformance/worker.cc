@@ -36,7 +36,7 @@ std::string ChangedTheProcess(const std::string& changes) {
   return fmt::format("the plugin changed what belongs to the program: {}", changes);
 }
 
-// Joins what is wrong, each of which may be empty.
+// Joins two descriptions of faults, each of which may be empty.
 std::string Join(std::string first, const std::string& second) {
   if (first.empty() || second.empty()) return first + second;
   return first + "; " + second;
@@ -127,7 +127,8 @@ Result<Suite> OpenSuite(const Flags& flags) {
   for (const std::string& option : flags.options) {
     const size_t equals = option.find('=');
     if (equals == std::string::npos) {
-      return MakeError(ErrorKind::kUsage, "usage.option", "'{}' is no KEY=VALUE", option);
+      return MakeError(ErrorKind::kUsage, "usage.option", "'{}' is not of the form KEY=VALUE",
+                       option);
     }
     suite.options.emplace_back(option.substr(0, equals), option.substr(equals + 1));
   }

@@ -1,4 +1,4 @@
-// A backend named wrong: the float64 reference behind a table that breaks one promise of
+// A backend named wrong: the float64 reference with a table that breaks one promise of
 // rullama_abi.h at a time, for the test that rullama-conformance sees it. RULLAMA_WRONG names the
 // fault (kFaults); without it, it is the reference. Thread safety: as the contract demands.
 #include <rullama/abi/rullama_abi.h>
@@ -43,7 +43,7 @@ int FillStack(int calls) {
   return calls == 0 ? 0 : FillStack(calls - 1) + frame[calls % kFrame];
 }
 
-// Ends or holds up the process at one op, so that the tests of others go on.
+// Ends or holds up the process at one op, so that the tests of other ops continue.
 void DisturbAt(const rl_graph& graph) {
   if (graph.op_count == 0 || graph.ops->kind != RL_OP_reshape) return;
   if (Fault("crashes")) static_cast<void>(std::raise(SIGSEGV));
