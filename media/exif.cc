@@ -15,7 +15,7 @@ class TiffReader {
  public:
   explicit TiffReader(Bytes block) : block_(block) {}
 
-  // False if the block is no TIFF structure.
+  // False if the block is not a TIFF structure.
   bool ReadHeader() {
     if (block_.size() < 4 || block_[0] != block_[1]) return false;
     if (block_[0] != 'I' && block_[0] != 'M') return false;
@@ -24,7 +24,7 @@ class TiffReader {
     return Number(2, 2) == kTiffMagic;
   }
 
-  // The number in the `size` bytes (2 or 4) from `offset` on, or nothing behind the end.
+  // The number in the `size` bytes (2 or 4) from `offset` on, or nothing beyond the end.
   [[nodiscard]] std::optional<uint32_t> Number(uint64_t offset, uint64_t size) const {
     if (!RangeFits(offset, size, block_.size())) return std::nullopt;
     uint32_t value = 0;

@@ -129,7 +129,7 @@ Result<StoredPicture> DecodeGif(Bytes file, const PictureLimits& limits, ReadDep
     if (limits.stop.stop_requested()) return DecodingStopped();
     if (DGifGetLine(gif.get(), indices.data(), frame.Width) == GIF_ERROR) return DamagedGif(*gif);
     if (!DrawRow(frame, *colours, transparent, indices, y, picture)) {
-      return DamagedPicture("GIF", "a pixel has an index behind the table of colours");
+      return DamagedPicture("GIF", "a pixel has an index beyond the table of colours");
     }
   }
   return picture;

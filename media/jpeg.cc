@@ -44,7 +44,7 @@ struct JpegReader {
   std::longjmp(reader->failed, 1);
 }
 
-// The library goes on after damage and fills in grey; a picture with a part missing is refused
+// The library continues after damage and fills in grey; a picture with a part missing is refused
 // instead. Other warnings (bytes between markers, odd versions) leave the pixels whole.
 void OnMessage(j_common_ptr info, int level) {
   constexpr int kWarning = -1;

@@ -127,11 +127,11 @@ class Mp3Reader {
     const bool first = end_ == 0;
     end_ = at + static_cast<size_t>(std::max(frame.framesize, 0));
     if (first || skipped.empty() || is_tag) return OkStatus();
-    return DamagedSound(fmt::format("the {} bytes at offset {} are no frame of MP3", skipped.size(),
-                                    at - skipped.size()));
+    return DamagedSound(fmt::format("the {} bytes at offset {} are not a frame of MP3",
+                                    skipped.size(), at - skipped.size()));
   }
 
-  // Whether the decoder waits for the rest of a frame. Tags behind the last frame may be left too.
+  // Whether the decoder waits for the rest of a frame. Tags after the last frame may remain, too.
   [[nodiscard]] bool EndsInFrame() const {
     long left = 0;
     double unused = 0;

@@ -43,7 +43,7 @@ class OggPackets {
     ogg_page page{};
     for (;;) {
       const int found = ogg_sync_pageout(&sync_, &page);
-      if (found < 0) return false;  // bytes that are no page
+      if (found < 0) return false;  // bytes that are not a page
       if (found > 0 && TakePage(page)) return true;
       if (found == 0 && !Feed()) return false;
     }

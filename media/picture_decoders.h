@@ -1,4 +1,4 @@
-// The decoders behind DecodePicture, one for each format, and what they share.
+// The decoders of DecodePicture, one for each format, and their common parts.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct StoredPicture {
   uint32_t height = 0;
   uint32_t channels = 3;         // 3: RGB, 4: RGBA with alpha not premultiplied
   int orientation = 1;           // of EXIF, 1 to 8
-  uint64_t extra_bytes = 0;      // that the decoder needs beside the samples
+  uint64_t extra_bytes = 0;      // that the decoder needs in addition to the samples
   std::vector<uint8_t> samples;  // [height, width, channels]
 };
 

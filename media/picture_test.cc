@@ -1,4 +1,4 @@
-// Tests of what is done with decoded pictures: size, resampling, patches, hashes.
+// Tests of the processing of decoded pictures: size, resampling, patches, hashes.
 #include "media/picture.h"
 
 #include <gmock/gmock.h>

@@ -12,7 +12,7 @@ namespace rullama {
 namespace {
 
 constexpr size_t kChannels = 3;
-// Bits of a weight behind the point: 32 less 8 of the samples and 2 for weights that add up to more
+// Bits of a weight after the point: 32 less 8 of the samples and 2 for weights that add up to more
 // than one.
 constexpr int kWeightBits = 32 - 8 - 2;
 // Half the width of the kernel in pixels of the larger picture.

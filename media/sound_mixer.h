@@ -27,7 +27,7 @@ class SoundMixer {
   // Errors: media.too_large, media.memory.
   static Result<SoundMixer> Create(long rate, int channels, const SoundLimits& limits);
 
-  // Whether a file of so many frames is short enough. Error media.too_large.
+  // Whether a file of `frames` frames is short enough. Error media.too_large.
   [[nodiscard]] Status CheckLength(uint64_t frames) const;
   // The next frames, interleaved: [frames, channels]. Errors: media.too_large, media.samples,
   // run.cancelled.

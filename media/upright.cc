@@ -1,4 +1,5 @@
-// From the pixels of a file to what is looked at: blending with white, and the orientation.
+// From the pixels of a file to the picture that people see: blending with white, and the
+// orientation.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -33,7 +34,7 @@ void BlendWithWhite(StoredPicture& picture) {
   if (picture.channels != kRgba) return;
   const size_t pixels = picture.samples.size() / kRgba;
   uint8_t* const samples = picture.samples.data();
-  for (size_t i = 0; i < pixels; ++i) {  // in place: what is written lies before what is read next
+  for (size_t i = 0; i < pixels; ++i) {  // in place: a pixel is written before the next is read
     const uint32_t alpha = samples[i * kRgba + kRgb];
     for (size_t c = 0; c < kRgb; ++c) {
       const uint32_t sum = samples[i * kRgba + c] * alpha + kWhite * (kWhite - alpha);

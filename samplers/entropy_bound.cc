@@ -63,7 +63,7 @@ EntropyBoundLoop::EntropyBoundLoop(const EntropyBoundSettings& settings, int64_t
     : settings_(settings),
       random_(&random),
       canvas_(static_cast<size_t>(canvas_length)),
-      best_(canvas_.size(), -1),  // -1 is no token, so the first step never counts as stable
+      best_(canvas_.size(), -1),  // -1 is not a token, so the first step never counts as stable
       uniforms_(canvas_.size()),
       noise_(canvas_.size()),
       steps_left_(settings.max_steps) {}

@@ -5,9 +5,9 @@
 // Order: the steps of sampler_settings.def, from the mask on; then either greedy selection, or
 // top_k, typical_p, top_p, min_p, temperature and a draw. A row's token depends only on its own
 // logits, settings, seed, stream and position, so text does not change with slot, batch or chunk
-// size. What is neutral for a row leaves its logits as they are, bit by bit, so that the kind of
-// chain, which all rows of a step share, does not matter: a step takes the cheapest kind that all
-// of its rows allow. Log-probabilities are further outputs (docs/adr/0011).
+// size. A step that is neutral for a row leaves its logits as they are, bit by bit, so that the
+// kind of chain, which all rows of a step share, does not matter: a step takes the cheapest kind
+// that all of its rows allow. Log-probabilities are further outputs (docs/adr/0011).
 //
 // Every kind keeps the tokens of each slot (state kSamplerHistory), so that a slot may come to a
 // kind with penalties at any time.
@@ -53,8 +53,8 @@ inline constexpr int64_t kMaxPlainTopK = 64;
 [[nodiscard]] RowChainKind KindFor(const RowSampling& row, int64_t vocabulary);
 [[nodiscard]] RowChainKind KindFor(std::span<const RowSampling> rows, int64_t vocabulary);
 
-// Outputs beside kTokenOutput. Log-probabilities are natural logarithms of the softmax of the
-// logits in front of masks, biases, penalties and temperature.
+// Outputs in addition to kTokenOutput. Log-probabilities are natural logarithms of the softmax of
+// the logits in front of masks, biases, penalties and temperature.
 inline constexpr std::string_view kLogprobOutput = "logprob";           // f32[R, 1]: of the token
 inline constexpr std::string_view kTopLogprobsOutput = "top_logprobs";  // f32[R, n], descending
 inline constexpr std::string_view kTopTokensOutput = "top_tokens";      // i32[R, n]

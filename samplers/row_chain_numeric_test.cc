@@ -157,7 +157,7 @@ TEST(SamplerNumbersTest, TypicalPKeepsTheExpectedSurprise) {
 TEST(SamplerNumbersTest, WholeChain) {
   // top_k 5 leaves 1,3,5,4,7 with mass 0.89; of that 0.337, 0.618, 0.787 lie before the second to
   // fourth, so top_p 0.8 drops token 7; min_p 0.45 asks for 0.135 and drops token 4; temperature
-  // 0.5 squares what is left: 0.09, 0.0625, 0.0225.
+  // 0.5 squares the rest: 0.09, 0.0625, 0.0225.
   ExpectDraws(kProbabilities, {.temperature = 0.5, .top_k = 5, .top_p = 0.8, .min_p = 0.45},
               {{1, 0.09 / 0.175}, {3, 0.0625 / 0.175}, {5, 0.0225 / 0.175}});
 }

@@ -259,7 +259,7 @@ TEST(RowChainTest, SeedAndStreamOfARowDecideItsDraw) {
     return RowChain({}).Draw(rows);
   };
   const std::vector<int64_t> first = draw(1, 0, 0);
-  EXPECT_EQ(draw(1, 0, 1), first) << "the slot is no part of the draw";
+  EXPECT_EQ(draw(1, 0, 1), first) << "the slot does not matter for the draw";
   EXPECT_NE(draw(1, 1, 0), first);
   EXPECT_NE(draw(2, 0, 0), first);
   EXPECT_NE(draw(uint64_t{1} << 32 | 1, 0, 0), first);

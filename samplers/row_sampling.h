@@ -15,7 +15,7 @@ struct TokenBias {
   float bias = 0;
 };
 
-// The most biases of a row: those of its settings, and tokens that are banned beside them, such as
+// The most biases of a row: those of its settings, and further tokens that are banned, such as
 // those that end an answer.
 inline constexpr int64_t kMaxBannedTokens = 32;
 inline constexpr int64_t kMaxRowBiases = kMaxLogitBiases + kMaxBannedTokens;

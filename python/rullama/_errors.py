@@ -34,7 +34,7 @@ class Error(Exception):
 
 
 class RunError(Error):
-    """Failure while running: logits that are no numbers, work that was cancelled."""
+    """Failure while running: logits that are not numbers, work that was cancelled."""
 
 
 class UsageError(Error):

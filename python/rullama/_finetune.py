@@ -65,7 +65,7 @@ class GroupStep:
     loss_sum: float  #: of -ln p over ``tokens``, before the step
     tokens: int  #: of the whole step that are learnt
     grad_norm: float  #: before it was clipped
-    last: bool  #: the run was cancelled on rank 0 and ends behind this step
+    last: bool  #: the run was cancelled on rank 0 and ends after this step
     adapter: NDArray[np.float32]  #: A and B after the step, as in ``PartGradient``
 
 
@@ -152,12 +152,12 @@ def finetune(
 
     ``data``: conversations ``{"messages": [...]}``, ``{"prompt": ..., "completion": ...}`` or
     ``{"text": ...}``, and the forms that docs/finetuning.md lists. ``raw``: prompts and completions
-    are plain text. What is not given has the value of the block ``training`` in
+    are plain text. Other settings have the values of the block ``training`` in
     docs/configuration.md, or of ``config``, which is a YAML file or values by their names, such as
     ``{"training.save_every": 50, "training.targets": ["attn"]}``. ``resume``: a checkpoint, or the
-    ``output`` of a run, to go on from; settings that are not given are those of that run.
+    ``output`` of a run, to continue from; settings that are not given are those of that run.
     ``first_adapter``: an adapter to begin with. ``overwrite``: replace a run that ``output`` has,
-    which is the error ``train.exists`` otherwise. ``on_report`` is called as the run goes on,
+    which is the error ``train.exists`` otherwise. ``on_report`` is called during the run,
     ``on_saved`` with the folder of each checkpoint. ``group``: other processes that do the steps of
     this run together with this one; all ranks are given the same arguments, and call ``on_report``
     for ``train`` and ``on_saved`` after the same steps.

@@ -257,7 +257,7 @@ class Model:
     def embed(self, text: Sequence[str]) -> NDArray[np.float32]: ...
     def embed(self, text: str | Sequence[str]) -> NDArray[np.float32]:
         """The embedding of a text, float32 ``[width]``, or of several, ``[texts, width]``, each of
-        length 1. Blocks; Ctrl-C takes effect behind the text being read. Raises
+        length 1. Blocks; Ctrl-C takes effect after the text being read. Raises
         ``context.overflow``, ``model.canvas`` for a model that denoises."""
         if isinstance(text, str):
             one: NDArray[np.float32] = self._native.embed([text], on_main_thread())[0]
@@ -281,7 +281,7 @@ class Model:
             parts.cancel()
 
     def negative_log_likelihood(self, ids: Sequence[int]) -> float:
-        """The sum of -ln p over the tokens behind the first, each predicted from those in front of
+        """The sum of -ln p over the tokens after the first, each predicted from those in front of
         it, in nats. Raises as ``logits()``, and ``ValueError`` for fewer than two ids."""
         tokens = np.asarray(_ids(ids), dtype=np.int64)
         if len(tokens) < 2:

@@ -96,9 +96,9 @@ class ModelInfo:
 
 
 class RequestOptions(SamplingOptions, total=False):
-    """Options of one answer, to which the numbers of the sampler belong. What is left out is as
-    configured, else as the model file recommends; the ranges are those of docs/configuration.md,
-    block ``sampler``."""
+    """Options of one answer, to which the numbers of the sampler belong. Options that are left out
+    are as configured, else as the model file recommends; the ranges are those of
+    docs/configuration.md, block ``sampler``."""
 
     max_tokens: int  #: 0 only reads the prompt; negative: until the end or a full context
     stop: Sequence[str]  #: texts in front of which the answer ends

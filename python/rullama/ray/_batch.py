@@ -29,7 +29,7 @@ Batch: TypeAlias = dict[str, Any]
 _LOGGER = logging.getLogger("rullama")
 #: Areas of errors that are the fault of one row; any other ends the job.
 _ROW_AREAS = ("chat.", "context.", "text.")
-#: What a job is: a file beside its results.
+#: The description of a job: a file next to its results.
 _JOB_FILE = "job.json"
 
 
@@ -89,7 +89,7 @@ def map_batches(
     - ``"generate"`` continues the text, ``"chat"`` answers the conversation (a list of messages, as
       JSON text): ``text``, ``reason``, ``seed``, ``prompt_tokens``, ``completion_tokens``
     - ``"embed"``: ``embedding``, float32 ``[width]`` of length 1
-    - ``"score"``: ``log_likelihood``, the sum of ln p over the tokens behind BOS, and ``tokens``,
+    - ``"score"``: ``log_likelihood``, the sum of ln p over the tokens after BOS, and ``tokens``,
       how many these are
 
     ``options``: those of ``Model.generate()``. ``model_options``: arguments of ``Model()``; all
@@ -101,7 +101,7 @@ def map_batches(
     follow from ``seed`` and its id, and with equal devices the bytes are the same whichever worker
     computes them. A row that the model cannot answer, such as one that is too long, has its
     ``error`` (an id of docs/errors.md and the message) and empty values. Lost workers and nodes are
-    made up for by Ray Data. If the driver is lost or a worker fails, the same call goes on behind
+    made up for by Ray Data. If the driver is lost or a worker fails, the same call continues after
     the rows that are written; with ``resume=False`` an ``output`` that exists is refused.
 
     Raises ``rullama.UsageError``: ``batch.output`` (``output`` belongs to another job or exists),
@@ -181,7 +181,7 @@ class _Worker:
         except Error as error:
             return _of_row(error)
         except json.JSONDecodeError as error:
-            return UsageError("chat.json", f"the conversation is no JSON: {error}")
+            return UsageError("chat.json", f"the conversation is not JSON: {error}")
 
     def _embed(self, ids: list[Any], inputs: list[Any]) -> list[dict[str, Any]]:
         return [self._each(self._embedding, text, {"embedding": None}) for text in inputs]

@@ -59,9 +59,9 @@ def finetune(
     Metrics of ``ray.train.report``: ``step``, ``loss``, ``tokens``, ``grad_norm``,
     ``learning_rate``, ``seconds`` every ``training.steps_per_report`` steps, with each checkpoint
     also ``validation_loss`` and ``is_best`` if there are validations. After a worker was lost, all
-    workers go on from the last checkpoint (``training.save_every``), and end with the same bytes.
-    After the driver was lost, the same call goes on from there too; settings that differ from those
-    of the run in ``output`` are refused (``train.resume``).
+    workers continue from the last checkpoint (``training.save_every``), and end with the same bytes.
+    After the driver was lost, the same call continues from there too; settings that differ from
+    those of the run in ``output`` are refused (``train.resume``).
 
     Raises ``rullama.Error``: what ``rullama.finetune()`` raises before its first step;
     ``ray.train.TrainingFailedError`` with the text of the error if a worker has failed more than
@@ -173,7 +173,7 @@ class _Worker:
         self.has_begun = False
 
     def _begin(self) -> None:
-        """Before the first step: goes on once all workers have opened model and data."""
+        """Before the first step: continues once all workers have opened model and data."""
         if self.has_begun:
             return
         self._asked = True

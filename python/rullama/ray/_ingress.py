@@ -177,7 +177,7 @@ def _forward_of(request: Request, body: bytes) -> Forward:
     target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     prefix: tuple[int, ...] = ()
     if request.method == "POST":
-        with contextlib.suppress(ValueError, RecursionError):  # the engine says what is wrong
+        with contextlib.suppress(ValueError, RecursionError):  # the engine reports the fault
             values = json.loads(body)
             if isinstance(values, dict):
                 prefix = prefix_chain(values, request.headers.get("authorization", ""))

@@ -30,7 +30,7 @@ class ReplicaError(EngineError):
 
 
 class Replica:
-    """The deployment class behind the ingress. Ray Serve makes, checks and ends it."""
+    """The deployment class that the ingress calls. Ray Serve makes, checks and ends it."""
 
     async def __init__(self, config: AppConfig) -> None:  # type: ignore[misc]
         self._id = serve.get_replica_context().replica_id.unique_id
