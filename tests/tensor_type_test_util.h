@@ -23,9 +23,9 @@ inline std::string WithTensorType(std::string file, std::string_view tensor, uin
     return file;
   }
   uint32_t rank = 0;
-  const size_t behind = at + name.size();
-  std::memcpy(&rank, file.data() + behind, sizeof(rank));
-  std::memcpy(file.data() + behind + sizeof(rank) + rank * sizeof(uint64_t), &type, sizeof(type));
+  const size_t end = at + name.size();
+  std::memcpy(&rank, file.data() + end, sizeof(rank));
+  std::memcpy(file.data() + end + sizeof(rank) + rank * sizeof(uint64_t), &type, sizeof(type));
   return file;
 }
 

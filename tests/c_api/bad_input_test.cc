@@ -1,4 +1,4 @@
-// Wrong use of the C interface is an error with an id, and the engine goes on.
+// Wrong use of the C interface is an error with an id, and the engine continues.
 #include <gmock/gmock.h>
 #include <rullama/rullama.h>
 
@@ -301,7 +301,7 @@ TEST_F(CApi, NoExceptionLeaves) {
 constexpr size_t kFirstRequest = 288;
 constexpr size_t kFirstOptions = 80;
 
-// A struct at the end of its allocation: the sanitizers see a read behind it.
+// A struct at the end of its allocation: the sanitizers see a read beyond it.
 template <typename T>
 std::unique_ptr<unsigned char[]> Sized(const T& from, size_t size) {
   auto bytes = std::make_unique<unsigned char[]>(size);

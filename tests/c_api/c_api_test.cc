@@ -150,7 +150,7 @@ TEST_F(CApi, WaitHandsOutPartsAndCanBeCancelled) {
   EXPECT_EQ(Finish(generation.get())->reason, RULLAMA_STOP_CANCELLED);
 }
 
-// A thread that waits for an answer goes on when another one cancels it.
+// A thread that waits for an answer continues when another one cancels it.
 TEST_F(CApi, AnyThreadCancels) {
   rullama_request request = Prompt("The prince", -1);
   const rullama_logit_bias no_end[] = {{1, -100.0F}};
@@ -202,7 +202,8 @@ TEST(CApiLifetime, AGenerationKeepsItsEngine) {
   EXPECT_EQ(completion->id_count, 8U);
 }
 
-// The child has none of the engine's threads: whatever would wait for them is an error, or nothing.
+// The child does not have the engine's threads: a call that would wait for them is an error or does
+// nothing.
 TEST(CApiLifetime, AChildOfAForkIsRefusedAtOnce) {
   EnginePtr engine = Open(Options());
   ASSERT_NE(engine, nullptr);
@@ -302,7 +303,7 @@ TEST_F(CApi, AnswersAreReusedIfAsked) {
   EXPECT_EQ(Finish(Submit(request).get())->cached_tokens, static_cast<int64_t>(ids.size()) - 1);
 }
 
-TEST_F(CApi, AnswersGoOnBehindTheirEnd) {
+TEST_F(CApi, AnswersContinueAfterTheirEnd) {
   // The end token is all but certain from the first token on.
   const rullama_logit_bias to_the_end[] = {{1, 100.0F}};
   rullama_request request = Prompt("The prince", 8);

@@ -16,7 +16,7 @@ struct Grown {
 };
 constexpr size_t kSize10 = 8;
 
-// The first `size` bytes of {size, 1, 2, 3}, with nothing behind them that may be read.
+// The first `size` bytes of {size, 1, 2, 3}, with nothing after them that may be read.
 Result<Grown> ReadSized(uint32_t size) {
   const Grown all = {size, 1, 2, 3};
   const std::unique_ptr<std::byte[]> bytes(new std::byte[size]);

@@ -42,7 +42,7 @@ class Chat {
     Ready();
   }
 
-  // Waits for the next prompt. What is typed before it would be shown twice.
+  // Waits for the next prompt. Text that is typed before it would be shown twice.
   void Ready() { program_.Expect("\n>", ++prompts_); }
   void Type(const std::string& keys) { program_.Type(keys); }
   void Say(const std::string& keys) {

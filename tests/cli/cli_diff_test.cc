@@ -105,7 +105,7 @@ TEST(Diff, BisectNamesAKindThatIsWrongThroughout) {
                                        "ops: with all of them on reference"));
 }
 
-// The norm behind it divides by the factor: the value is off, the logits are not.
+// The norm after it divides by the factor: the value is off, the logits are not.
 TEST(Diff, BisectHasNoCauseForWhatANormTakesOut) {
   const std::string fault = "blk.3.attn.out:1.01";
   const RunResult op = DiffFaultyStrictly(fault, {"--level", "op", "--bisect"});

@@ -1,4 +1,4 @@
-// Model files that are none, and commands that read files without running a model.
+// Files that are not models, and commands that read files without running a model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

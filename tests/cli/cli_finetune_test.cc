@@ -1,5 +1,5 @@
 // `rullama finetune` from outside: the adapter that it writes is what `run` answers with, a run
-// that goes on is the run that did not stop, and mistakes are errors.
+// that continues is the run that did not stop, and mistakes are errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -136,7 +136,7 @@ TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
     EXPECT_EQ(answer.exit_code, 0) << answer.err;
     EXPECT_THAT(answer.out, HasSubstr("A prince.")) << adapter;
   }
-  // An adapter is no model.
+  // An adapter is not a model.
   const std::string gguf = (folder_ / "adapter/adapter.gguf").string();
   EXPECT_THAT(RunRullama({"show", gguf}).out, HasSubstr("use -m MODEL --lora FILE"));
   for (const std::string& wrong : {gguf, (folder_ / "adapter").string()}) {
@@ -176,8 +176,8 @@ std::vector<nlohmann::json> LinesOf(const RunResult& result, const char* type) {
   return found;
 }
 
-// Names of keys, the factor of rsLoRA, names for PEFT, and sets of which a part is measured. What
-// is written is read again.
+// Names of keys, the factor of rsLoRA, names for PEFT, and sets of which a part is measured. The
+// results are read again.
 TEST_F(FinetuneTest, FilesAreReadAndWrittenAsAsked) {
   const fs::path data = folder_ / "set";
   fs::create_directories(data);
@@ -251,8 +251,8 @@ TEST_F(FinetuneTest, ValidationIsThePerplexityOfTheSameTokens) {
   EXPECT_NEAR(validation.at("loss"), expected.at("mean_nll"), 2e-3);
 }
 
-// A run that is killed is gone on with at its newest checkpoint; one that is interrupted ends with
-// a checkpoint.
+// A run that is killed continues from its newest checkpoint; one that is interrupted ends with a
+// checkpoint.
 TEST_F(FinetuneTest, KilledAndInterruptedRunsGoOn) {
   const std::string output = (folder_ / "run").string();
   std::vector<std::string> arguments = {"finetune",
@@ -421,7 +421,7 @@ TEST_F(FinetuneTest, ARunThatIsKilledAgainAndAgainEndsWithTheSameBytes) {
   }
 }
 
-// The step's validation follows when the run goes on.
+// The step's validation follows when the run continues.
 TEST_F(FinetuneTest, AValidationThatWasInterruptedIsNotLost) {
   const std::string line = R"({"prompt":"Who is Pierre?","completion":"A count."})";
   fs::create_directories(folder_ / "set");

@@ -1,4 +1,4 @@
-// Text that means harm: escape sequences and endless names in model files, lists that are no JSON,
+// Text that means harm: escape sequences and endless names in model files, lists that are not JSON,
 // plugins that cannot be used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -207,8 +207,8 @@ TEST(Hostile, APluginMayBeCutAnywhere) {
   }
 }
 
-// Readers recurse where values are copied and destroyed: each of them refuses what is nested too
-// deeply before it is built.
+// Readers recurse where values are copied and destroyed: each of them refuses a value that is
+// nested too deeply before it is built.
 TEST(Hostile, DeepFilesAreRefusedByEveryReader) {
   constexpr size_t kDepth = 100'000;
   const std::string list = std::string(kDepth, '[') + std::string(kDepth, ']');

@@ -1,4 +1,4 @@
-// Tests the outputs of commands: names that are no plain files, names of files that are read, and
+// Tests the outputs of commands: names that are not plain files, names of files that are read, and
 // processes that end in the middle.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using ::testing::IsEmpty;
 
 constexpr uintmax_t kLogitBytes = 2 * kTinyVocabulary * sizeof(float);  // of the ids "2,5"
 
-// A folder of its own for each test, so that what is left in it can be seen.
+// A folder of its own for each test, so that leftovers in it can be seen.
 class OutputTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -101,7 +101,7 @@ TEST_F(TowersTest, QuantisedTowersGiveAlmostTheSameTokens) {
   const std::string small = OutputPath("towers_q8.gguf");
   const RunResult result = RunRullama({"quantize", source_, small, "q8_0"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  // ffn_down of the image tower has rows of 80, which are no multiple of 32.
+  // ffn_down of the image tower has rows of 80, which are not a multiple of 32.
   EXPECT_THAT(result.err, HasSubstr("of type Q8_0: "));
   EXPECT_THAT(result.err, HasSubstr("convolutions always"));
   EXPECT_LT(fs::file_size(small), fs::file_size(source_));

@@ -97,7 +97,7 @@ std::string FolderOfFakeFfmpeg() {
   return folder.string();
 }
 
-TEST(Media, FramesOfAVideoArePicturesBehindTheirTimes) {
+TEST(Media, FramesOfAVideoArePicturesAfterTheirTimes) {
   const auto video = TemporaryFile("clip.mp4", "made by nobody").string();
   const auto run = [](std::vector<std::string> more, const std::string& path) {
     more.insert(more.end(), {"-n", "8", "--image-tokens", "70"});

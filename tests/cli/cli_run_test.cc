@@ -290,7 +290,7 @@ TEST(Perplexity, ThresholdDecidesTheExitCode) {
             7);
 }
 
-// The tokens that llama-perplexity counts: of each whole chunk those behind the first half and one.
+// The tokens that llama-perplexity counts: of each whole chunk those after the first half and one.
 TEST(Perplexity, SecondHalvesOfWholeChunks) {
   const char* kSentences =
       "The prince looked at the princess and said nothing. The general came in.";

@@ -195,8 +195,8 @@ TEST_F(ServeTest, RefusesWrongListsOfModels) {
   }
 }
 
-// More clients than the system has open files for: each is answered or told at once, as none of
-// those that are there goes.
+// More clients than the system has open files for: each is answered or told at once, and the
+// existing ones stay.
 TEST_F(ServeTest, WarnsOfWhatTheSystemLetsItDo) {
   const std::filesystem::path keys = folder_ / "keys";
   std::ofstream(keys) << "sk-12345678\n";

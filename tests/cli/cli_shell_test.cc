@@ -76,7 +76,7 @@ TEST(Completion, BashOffersCommandsOptionsAndValues) {
   EXPECT_EQ(CompleteInBash("rullama --diffusion-random x", "rullama --diffusion-random x"),
             "xorshift64\n");
   EXPECT_EQ(CompleteInBash("rullama nonsense ", "rullama nonsense ''"), "\n");
-  // Behind "--" there are no options.
+  // After "--" there are no options.
   EXPECT_EQ(CompleteInBash("rullama run -- --fl", "rullama run -- --fl"), "\n");
 }
 
@@ -84,7 +84,7 @@ TEST(Completion, BashOffersNamesOfThisMachine) {
   EXPECT_EQ(CompleteInBash("rullama run --backend c", "rullama run --backend c"), "cpu\n");
   EXPECT_EQ(CompleteInBash("rullama diff --backends cpu,ref", "rullama diff --backends cpu,ref"),
             "cpu,reference\n");
-  // Bash replaces only what stands behind a colon.
+  // Bash replaces only the text after a colon.
   EXPECT_EQ(CompleteInBash("rullama run gemma4:", "rullama run gemma4 :"), "e2b\ne4b\n");
   EXPECT_EQ(CompleteInBash("rullama show -m gem", "rullama show -m gem"),
             "gemma4:e2b\ngemma4:e4b\n");

@@ -8,7 +8,7 @@
 namespace rullama::cli_test {
 
 // Empty if the slices of each track nest, the parts of each asynchronous event are in pairs, and
-// processes and tracks have names, each one; else what is wrong.
+// processes and tracks have names, each one; else the fault.
 std::string TraceFault(const nlohmann::json& trace);
 
 }  // namespace rullama::cli_test

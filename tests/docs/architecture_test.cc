@@ -124,8 +124,8 @@ TEST(Architecture, NoComponentIncludesItselfThroughOthers) {
   }
 }
 
-// What is known of an API, a driver or a card reaches the shared lowering as data: target.h and
-// preferences.h say where they have it from. dialect.h spells the languages of APIs.
+// Facts about an API, a driver or a card reach the shared lowering as data: target.h and
+// preferences.h say where they come from. dialect.h spells the languages of APIs.
 TEST(Architecture, SharedLoweringNamesNoApiAndNoDriver) {
   static const std::regex kName(
       R"(\b(vulkan|opencl|cuda|nvidia|llvmpipe|lavapipe|mesa|pocl|h\d00)\b)", std::regex::icase);

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 // Exit codes of an id and where the sources use it with each.
 using Uses = std::map<std::string, std::map<int, std::set<std::string>>>;
 
-// The literals of `file` that begin with `area` and stand behind no ErrorKind are ids of this kind.
+// The literals of `file` that begin with `area` and follow no ErrorKind are ids of this kind.
 struct Indirect {
   std::string_view file;
   std::string_view area;
@@ -97,7 +97,7 @@ void CollectIds(const std::string& file, const std::string& text, Uses& uses) {
       taken.insert(match.position(2) - 1);
     } else {
       EXPECT_TRUE(IsIndirect(file))
-          << file << ": an error id that is no literal behind its kind: " << match.str()
+          << file << ": an error id that is not a literal after its kind: " << match.str()
           << "; add the file to kIndirect";
     }
   }

@@ -105,7 +105,7 @@ TEST(AnswerConstraints, CompletesPromptsAndIds) {
   ExpectColor(AnswerOf(*engine, request));
 }
 
-// Same bytes beside others, which do not change either.
+// Same bytes while others run, which do not change either.
 TEST(AnswerConstraints, NeighboursChangeNothing) {
   const auto engine = OpenModel(kTextModel, 4);
   std::vector<Request> requests;

@@ -27,7 +27,7 @@ TEST(CutPoints, AreAtTurnBordersThatAreFarEnoughFromTheLastCut) {
   EXPECT_THAT(Cuts(300, 32, {70, 100}), ElementsAre(32, 64, 96, 128, 160, 192, 224, 256, 288));
 }
 
-TEST(CutPoints, AreBehindEachPictureAndSound) {
+TEST(CutPoints, AreAfterEachPictureAndSound) {
   const std::vector<SoftRows> media = {
       {.first = 10, .count = 20}, {.first = 31, .count = 300}, {.first = 400, .count = 4}};
   EXPECT_THAT(CutPoints(450, 128, {}, media), ElementsAre(30, 158, 286, 331, 404))

@@ -207,7 +207,7 @@ TEST(DraftsOnCpu, TheContextAndTheRequestLimitDrafts) {
   EXPECT_EQ(Answer(*drafting, request).drafts.drafted, 0);
 }
 
-TEST(DraftsOnCpu, AConversationGoesOnBehindADraftedAnswer) {
+TEST(DraftsOnCpu, AConversationContinuesAfterADraftedAnswer) {
   const std::string user = R"([{"role": "user", "content": ")" + std::string(kText) + R"("})";
   const auto plain = Open("cpu", kE2b);
   const auto drafting = Open("cpu", kE2b, DraftsByLookup());

@@ -171,7 +171,7 @@ TEST(EngineMedia, BytesAndFilesAreTheSame) {
   EXPECT_GT(from_bytes.cached_tokens, from_file.media.front().tokens);
 }
 
-TEST(EngineMedia, DraftsBehindAPictureChangeNoByte) {
+TEST(EngineMedia, DraftsAfterAPictureChangeNoByte) {
   const auto drafting = OpenPair("e2b", {{"drafts.lookup", "true"}, {"drafts.model", kText}});
   const auto plain = OpenPair("e2b");
   Request request = PromptOf("e2b", "image");
@@ -231,13 +231,13 @@ TEST(EngineMedia, TheNextTurnReusesThePictureAndAnotherPictureDoesNot) {
   second.top_logprobs = 1;
 
   const Completion reused = Answer(*engine, second);
-  const int64_t behind_picture = 4 + 1 + answer.media.front().tokens;
-  EXPECT_GE(reused.cached_tokens, behind_picture);
+  const int64_t after_picture = 4 + 1 + answer.media.front().tokens;
+  EXPECT_GE(reused.cached_tokens, after_picture);
 
   Request changed = second;
   changed.media = {TinyPicture()};
   const Completion other = Answer(*engine, changed);
-  EXPECT_LT(other.cached_tokens, behind_picture);
+  EXPECT_LT(other.cached_tokens, after_picture);
 
   for (auto& [request, expected] : {std::pair{&second, &reused}, {&changed, &other}}) {
     request->reuse_prefix = false;
@@ -249,7 +249,7 @@ TEST(EngineMedia, TheNextTurnReusesThePictureAndAnotherPictureDoesNot) {
   EXPECT_NE(reused.logprobs, other.logprobs);
 }
 
-TEST(EngineMedia, APictureBehindAnotherBeginningIsNotEncodedAgain) {
+TEST(EngineMedia, APictureAfterAnotherBeginningIsNotEncodedAgain) {
   const auto engine = OpenPair("dense", {{"context.slots", "2"}});
   const auto fresh = OpenPair("dense", {{"context.slots", "2"}, {"server.media_cache_mib", "0"}});
   const json content = json::parse(ChatOf(TinyPicture(), "Who?").messages);

@@ -1,4 +1,5 @@
-// The public interface on a tiny trained model: what a request gives, alone and beside others.
+// The public interface on a tiny trained model: the answer to a request, alone and together with
+// others.
 #include "engine/api/engine.h"
 
 #include <gmock/gmock.h>
@@ -176,7 +177,7 @@ TEST(EngineTest, AnotherQuestionAboutADocumentReusesItsWholeChunks) {
   EXPECT_THAT(reused.ids, ElementsAreArray(Answer(*engine, request).ids));
 }
 
-// A conversation that goes on behind an answer reads only the new turn, if it asks for that.
+// A conversation that continues after an answer reads only the new turn, if it asks for that.
 TEST(EngineTest, TheNextTurnReusesAnAnswerIfAsked) {
   const auto engine = Open("cpu");
   Request request{.ids = Must(engine->Tokenize("The prince", true, true)),
@@ -273,9 +274,9 @@ TEST(EngineTest, CancelledRequestsLeaveTheirSlotToOthers) {
   EXPECT_EQ(Answer(*engine, {.prompt = "The prince", .max_tokens = 3}).ids.size(), 3U);
 }
 
-// A conversation goes on behind what its slot holds of it, and the answer is the one that a slot
-// without it gives: below the window of the tiny model (64 tokens) and far above it, and also when
-// another conversation was held in between.
+// A conversation continues after the rows that its slot holds of it, and the answer is the one that
+// a slot without it gives: below the window of the tiny model (64 tokens) and far above it, and
+// also when another conversation was held in between.
 TEST_P(EachBackend, ReusedPrefixesChangeNothing) {
   const auto engine = Open(GetParam(), 2, {{"context.prefill_chunk", "16"}});
   std::vector<int32_t> prompt = {2};
@@ -568,7 +569,7 @@ TEST(EngineTest, AnswersWithoutAnEndFillTheirLimit) {
   request.sampling.logit_bias = {{Must(engine->Tokenize("<turn|>")).front(), 20.0F}};
   EXPECT_EQ(Answer(*engine, request).reason, StopReason::kEndOfGeneration);
   request.ignore_end = true;
-  // There is room for the end tokens beside as many biases as a request may have.
+  // There is room for the end tokens in addition to as many biases as a request may have.
   for (int32_t token = 300; std::ssize(request.sampling.logit_bias) < kMaxLogitBiases; ++token) {
     request.sampling.logit_bias[token] = -1;
   }
@@ -642,7 +643,7 @@ TEST(EngineTest, TellsWhatItDoes) {
   EXPECT_GT(engine->info().load_seconds, 0);
 }
 
-TEST(EngineTest, NothingIsCompiledOrAllocatedBehindThePrompt) {
+TEST(EngineTest, NothingIsCompiledOrAllocatedAfterThePrompt) {
   const auto engine = Open("cpu");
   const Completion answer = Answer(*engine, {.prompt = "The prince", .max_tokens = 5});
   EXPECT_GT(answer.after_prompt.compilations, 0U);
@@ -686,7 +687,7 @@ TEST(EngineTest, RefusesBadRequests) {
   Request hot{.prompt = "a"};
   hot.sampling.temperature = 1000;
   EXPECT_EQ(ErrorId(engine->Submit(hot)), "sampler.range");
-  // The engine goes on.
+  // The engine continues.
   EXPECT_EQ(Answer(*engine, {.prompt = "The prince", .max_tokens = 2}).ids.size(), 2U);
 }
 
@@ -756,7 +757,7 @@ TEST(EngineTest, EveryStepOfACanvasIsTold) {
   EXPECT_THAT(answer.ids, Not(IsEmpty()));
 }
 
-TEST(EngineTest, CanvasesGoOnBehindAnAnswerIfAsked) {
+TEST(EngineTest, CanvasesContinueAfterAnAnswerIfAsked) {
   const auto engine = Open("cpu", 1, {{"sampler.diffusion.max_steps", "2"}}, kDiffusion);
   Request request{.max_tokens = 1, .reuse_answers = true};
   request.ids = Must(engine->Tokenize("The prince", true, true));

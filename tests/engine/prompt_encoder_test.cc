@@ -38,7 +38,7 @@ class PromptEncoderTest : public ::testing::Test {
     EXPECT_TRUE(status) << status.error().ToString();
     return Must(GgufFile::Open(path));
   }
-  // Encodes what is missing of the rows [first, end) of a prompt. Returns how many media that were.
+  // Encodes the missing media of the rows [first, end) of a prompt. Returns their number.
   int64_t EncodeMissing(PromptEncoder& prompt, int64_t first, int64_t end) {
     int64_t encoded = 0;
     for (; const auto missing = prompt.Missing(first, end); ++encoded) {

@@ -84,7 +84,7 @@ TEST_F(SlotTableTest, ForgetsWhatFailed) {
   EXPECT_EQ(Choose(Tokens(20))->reused, 0);
 }
 
-TEST_F(SlotTableTest, GoesOnBehindAnAnswerIfAsked) {
+TEST_F(SlotTableTest, ContinuesAfterAnAnswerIfAsked) {
   const SlotTable::Choice first = *Choose(Tokens(10));
   table_.Take(first, client_);
   table_.Append(first.slot, Tokens(10));
@@ -96,7 +96,7 @@ TEST_F(SlotTableTest, GoesOnBehindAnAnswerIfAsked) {
   const SlotTable::Choice next = Use(Tokens(20));
   EXPECT_EQ(next.reused, 13);
   EXPECT_TRUE(next.goes_on);
-  // Rows read behind the answer were not cut at cut points.
+  // Rows read after the answer were not cut at cut points.
   answers_ = false;
   EXPECT_EQ(Choose(Tokens(40))->reused, 8);
   answers_ = true;

@@ -1,4 +1,4 @@
-// Libraries that are no plugins: without BROKEN_UNRESOLVED there is no entry point; with it the
+// Libraries that are not plugins: without BROKEN_UNRESOLVED there is no entry point; with it the
 // entry point needs a symbol nobody has.
 #include <rullama/abi/rullama_abi.h>
 

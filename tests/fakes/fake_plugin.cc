@@ -15,7 +15,7 @@
 //                                     null handle, or sleeps for 300 ms
 //   crash=F  overflow=F               function F reads from an invalid address, or fills its stack
 //   fail_at=F:N                       the N-th call of F fails (1 is the first)
-//   meet=F:N                          the calls N and N + 1 of F go on once both were made, by
+//   meet=F:N                          the calls N and N + 1 of F continue once both were made, by
 //                                     different threads; one that waits half a minute fails
 //   support=N                         query_ops answers N for every op
 //   op_index=N                        of its errors

@@ -69,7 +69,7 @@ TEST(Load, LibraryCutShort) {
   ExpectError(Load(path), "plugin.load", {path.string(), "file too short"});
 }
 
-// The dynamic loader would map what is not there, and the process would end with SIGBUS.
+// The dynamic loader would map missing pages, and the process would end with SIGBUS.
 TEST(Load, LibraryCutAnywhere) {
   const fs::path path = fs::path(::testing::TempDir()) / "cut_anywhere_plugin.so";
   const uint64_t whole = fs::file_size(FakeFile("fake"));

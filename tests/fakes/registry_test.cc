@@ -1,4 +1,4 @@
-// Tests where plugins are looked for, which of several is taken, and what is refused.
+// Tests where plugins are looked for, which of several is taken, and which are refused.
 #include "core/plugin/registry.h"
 
 #include <rullama/sdk/export.h>

@@ -192,7 +192,7 @@ class Comparison {
 };
 
 // Feeds the prompt and compares the logits of all its tokens, or of the golden's positions alone,
-// the last of which is the prompt's end. Returns the best token behind it.
+// the last of which is the prompt's end. Returns the best token after it.
 int32_t CheckPrompt(Gemma3& model, const GoldenCase& golden, const Bounds& bounds, bool all_rows) {
   Comparison comparison(golden, bounds);
   int32_t best = -1;
@@ -217,7 +217,7 @@ int32_t CheckPrompt(Gemma3& model, const GoldenCase& golden, const Bounds& bound
 void CheckGreedy(Gemma3& model, const GoldenCase& golden, int32_t best, size_t tokens) {
   for (size_t i = 0; i < std::min(tokens, golden.greedy.size()); ++i) {
     if (golden.margins[i] <= 0.05 && best != golden.greedy[i]) return;
-    ASSERT_EQ(best, golden.greedy[i]) << golden.text << ", token " << i << " behind it";
+    ASSERT_EQ(best, golden.greedy[i]) << golden.text << ", token " << i << " after it";
     best = BestOf(model.Feed(std::span(golden.greedy).subspan(i, 1), DemandMode::kPerOutput));
   }
 }

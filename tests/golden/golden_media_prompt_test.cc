@@ -171,7 +171,7 @@ double Bound(const Case& which, const Backend& backend) {
 
 class GoldenMedia : public ::testing::TestWithParam<std::tuple<Backend, Case>> {};
 
-// Steps as the engine makes them: each ends behind the last soft token of a picture or sound, and
+// Steps as the engine makes them: each ends after the last soft token of a picture or sound, and
 // the rest is text.
 TEST_P(GoldenMedia, LogitsAndGreedyContinuation) {
   const auto& [backend, which] = GetParam();

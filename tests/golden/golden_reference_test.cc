@@ -9,8 +9,7 @@ namespace {
 
 using golden::ReferenceModel;
 
-// Float64 against float64: what is left is the goldens' storage as f32 (6e-8) and the order of
-// sums.
+// Float64 against float64: the rest is the goldens' storage as f32 (6e-8) and the order of sums.
 constexpr double kTolerance = 1e-5;
 
 class GoldenReferenceTest : public testing::Test {

@@ -32,9 +32,9 @@ struct Model {
 };
 
 // Relative L2 over all positions that an honest implementation reaches. Reference: float64
-// throughout, so what is left is the goldens' own float32 (f16 files) or nothing but printing
-// (quantised files). cpu: the f16 KV cache costs 3e-4, and 16-bit activations nothing beside it;
-// 8-bit ones cost 1e-2 with quantised weights (llama.cpp, which has them in blocks of 256,
+// throughout, so the rest is the goldens' own float32 (f16 files) or nothing but printing
+// (quantised files). cpu: the f16 KV cache costs 3e-4, and 16-bit activations nothing compared with
+// it; 8-bit ones cost 1e-2 with quantised weights (llama.cpp, which has them in blocks of 256,
 // reaches 1.4e-2 and 1.6e-2). In a mixture of experts 8 bits turn routes
 // around, each as large as an expert's share: 7e-2.
 double Bound(const Backend& backend, const Model& model) {
@@ -155,8 +155,8 @@ class Segments final : public StepObserver {
   std::vector<int64_t> rows;  // of each segment that has run
 };
 
-// The prompt is read in two steps. The layers of E2B behind the last one with a cache of its own
-// run as a step of one row.
+// The prompt is read in two steps. The layers of E2B after the last one with a cache of its own run
+// as a step of one row.
 TEST_P(GoldenSession, LogitsOfTheLastRow) {
   const auto& [backend, model] = GetParam();
   const auto tokens = PrefillTokens(Golden(model));

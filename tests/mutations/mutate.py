@@ -2,8 +2,7 @@
 """Runs rullama on thousands of damaged copies of the small models and checks how it answers.
 
 Each file is a model with one to three changes: cut off, bits flipped, numbers overwritten, a
-metadata value or a field of a tensor replaced. A seed decides all of them. What is checked of each
-run: no signal ended it, it kept to its limits of time and memory, an error has an id, and no control
+metadata value or a field of a tensor replaced. A seed decides all of them. Checks of each run: no signal ended it, it kept to its limits of time and memory, an error has an id, and no control
 character reaches the terminal. Exits with 1 if a check failed; the files concerned are kept.
 
   tests/mutations/mutate.py --program build/release/bin/rullama --count 3000
@@ -186,14 +185,14 @@ def run(options, words):
 
 
 def faults(code, out, err):
-    """What is wrong with the answer."""
+    """The faults of the answer."""
     if code is None:
         return ["took too long"]
     found = []
     if code < 0 or code > 8:
         found.append(f"ended with {code}")
     for name, stream in (("stdout", out), ("stderr", err)):
-        # Text that a model writes is its own; what is said about a file is not.
+        # Text that a model writes is its own; messages about a file are not.
         if name == "stderr" and re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", stream):
             found.append("control characters on stderr")
     text = err.decode("utf-8", "replace")

@@ -118,7 +118,7 @@ inside sh -ec 'cd /tmp && rullama new-backend mine && cd mine && cmake -B build 
 step "remove and purge"
 inside apt-get remove -q -y "${names[@]}"
 if inside which rullama; then fail "the program is still there"; fi
-# apt does not know packages that left no configuration; dpkg says so and goes on.
+# apt does not know packages that left no configuration; dpkg says so and continues.
 inside dpkg --purge "${names[@]}"
 list_files >"$work/after.txt"
 # Caches of the loader and of man change, files do not.

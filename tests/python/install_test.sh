@@ -1,6 +1,7 @@
 #!/bin/bash
 # install_test.sh WORK_DIR: `pip install .` into a new environment, then the tests from the installed package. Compiles
-# the library, so it is no part of .ci/run. CMAKE_BUILD_PARALLEL_LEVEL bounds the compilers, 2 by default.
+# the library, so it is not part of .ci/run. CMAKE_BUILD_PARALLEL_LEVEL bounds the compilers, 2 by
+# default.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$1

@@ -1,4 +1,4 @@
-"""Fine-tuning through the package: an adapter is learnt, read, and gone on with."""
+"""Fine-tuning through the package: an adapter is learnt, read, and trained further."""
 
 import queue
 import threading

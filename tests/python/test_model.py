@@ -251,7 +251,7 @@ def test_the_page_names_the_options_of_an_answer():
         assert f"`{name}`" in page, name
 
 
-def test_the_hint_is_behind_the_last_semicolon_outside_quotes():
+def test_the_hint_is_after_the_last_semicolon_outside_quotes():
     make = rullama._errors.make_error
     error = make(6, "io.open", "cannot open 'a; b'; no such file; check the path")
     assert (error.message, error.hint) == ("cannot open 'a; b'; no such file", "check the path")

@@ -347,7 +347,7 @@ TEST_F(CanvasSchedulerTest, AnAnswerEndsBetweenStepsIfItsReaderLeaves) {
   EXPECT_EQ(std::ssize(Run(MakeJob(kCanvas)).tokens), kCanvas) << "its slot and canvas are free";
 }
 
-TEST_F(CanvasSchedulerTest, NothingIsWrittenBehindAPromptThatIsOnlyRead) {
+TEST_F(CanvasSchedulerTest, NothingIsWrittenAfterAPromptThatIsOnlyRead) {
   Start(1);
   const Text text = Run(MakeJob(0));
   EXPECT_TRUE(text.tokens.empty());

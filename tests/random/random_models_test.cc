@@ -11,7 +11,7 @@ namespace rullama::testing {
 namespace {
 
 // The same graph on both sides: what differs is f32 against f64, the 16-bit activations of block
-// weights, and values beside a rounding edge of an f16 cache, which may fall to either side. Each
+// weights, and values next to a rounding edge of an f16 cache, which may fall to either side. Each
 // costs its own rounding (6e-8, 2e-5, 5e-4) times what the layers amplify, measured at up to 40.
 // A canvas goes through the layers twice, the second time with what the first one expected.
 double BoundOf(const RandomModelTraits& traits, DType kv_dtype) {

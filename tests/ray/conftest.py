@@ -71,7 +71,7 @@ REPORT = []
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Shows the counts of requests beside the failures that were made."""
+    """Shows the counts of requests next to the failures that were made."""
     for name, counts in REPORT:
         line = ", ".join(f"{count} {what}" for what, count in counts.items())
         terminalreporter.write_line(f"{name}: {line}")
@@ -89,7 +89,7 @@ class App:
         return requests.post(self.url + path, json=body, timeout=120, **options)
 
     def complete(self, i, tokens=8, padding=0):
-        """Completes prompt ``i``; the body has ``padding`` spaces behind it."""
+        """Completes prompt ``i``; the body has ``padding`` spaces after it."""
         body = json.dumps({"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}) + padding * " "
         return requests.post(
             self.url + "/v1/completions", data=body, headers={"Content-Type": "application/json"}, timeout=120

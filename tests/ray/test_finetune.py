@@ -44,7 +44,7 @@ def workers():
 
 
 class KillAWorker(UserCallback):
-    """Writes what the controller of a run is told to a file, and kills a worker behind the first checkpoint: workers
+    """Writes what the controller of a run is told to a file, and kills a worker after the first checkpoint: workers
     cannot end meanwhile, because the controller has to take their next report first."""
 
     def __init__(self, path):
@@ -77,7 +77,7 @@ def test_a_killed_worker_does_not_change_the_bytes(cluster, tmp_path):
     for name in ("training_state.json", "training_state.safetensors"):
         last = Path(f"{STEPS:07}") / name
         assert (output / last).read_bytes() == (tmp_path / "alone" / last).read_bytes()
-    # One worker was lost behind a checkpoint, from which the run has gone on.
+    # One worker was lost after a checkpoint, from which the run has continued.
     reports = [f"{step} {step:07} True" for step in range(FIRST_CHECKPOINT, STEPS + 1, FIRST_CHECKPOINT)]
     assert log.read_text().splitlines() == [reports[0], "lost", *reports[1:]]
 

@@ -17,7 +17,7 @@ def test_the_next_turn_of_a_conversation_extends_its_chain():
     assert len(first) == 3 and second[:3] == first and len(second) == 5
 
 
-def test_a_difference_changes_all_blocks_behind_it():
+def test_a_difference_changes_all_blocks_after_it():
     one = prefix_chain({"prompt": "a" * 4 * BLOCK})
     other = prefix_chain({"prompt": "a" * 2 * BLOCK + "b" + "a" * 2 * BLOCK})
     assert one[:2] == other[:2] and not set(one[2:]) & set(other[2:])

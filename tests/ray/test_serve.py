@@ -311,7 +311,7 @@ def test_replicas_follow_the_load(app):
 
 @pytest.mark.long
 def test_running_answers_end_before_their_replica_does(app):
-    # Also beside other tests the answer takes fewer seconds than this.
+    # Even while other tests run the answer takes fewer seconds than this.
     serve.run(build_app(dataclasses.replace(app.config, drain_s=100)))
     pids = [state["pid"] for state in app.replicas().values()]
     body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}

@@ -474,7 +474,7 @@ TEST_F(ApiTest, MetricsCountTokensAndNameNobody) {
   EXPECT_THAT(Get("/metrics"), Not(HasSubstr("Secret")));
 }
 
-// Also behind a prompt of several chunks, the first of which ends where the system's turn does.
+// Also after a prompt of several chunks, the first of which ends where the system's turn does.
 TEST_F(ApiTest, EachDrawUnderASchemaMakesOneMask) {
   std::string rules;
   for (int i = 0; i < 40; ++i) rules += "a b ";
@@ -582,7 +582,7 @@ class CanvasApiTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-TEST_F(CanvasApiTest, ACanvasFitsBehindThePrompt) {
+TEST_F(CanvasApiTest, ACanvasFitsAfterThePrompt) {
   const std::string turn = R"({"role": "user", "content": ")" + std::string(100, 'x') + R"("}, )";
   const std::string last = R"({"role": "user", "content": "Hi"})";
   const std::string body =

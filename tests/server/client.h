@@ -51,7 +51,7 @@ class Client {
   boost::asio::ip::tcp::socket socket_;
 };
 
-// The bytes of a request with a body that closes the connection behind its answer.
+// The bytes of a request with a body that closes the connection after its answer.
 inline std::string Post(std::string_view path, std::string_view body,
                         std::string_view fields = "") {
   return "POST " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" +

@@ -1,5 +1,5 @@
 // Tools as clients send them on: of many servers, whose schemas nobody wrote for this one. None may
-// keep a conversation from going on, and what calls are not held to is named.
+// keep a conversation from continuing, and parts of a schema that are not enforced are named.
 #include <gmock/gmock.h>
 
 #include <cstdint>
@@ -83,7 +83,7 @@ constexpr ForeignTool kForeignTools[] = {
     {R"({"type":"string","description":null,"enum":null,"items":null,"format":null})", nullptr, ""},
     {nullptr, R"({"type":"OBJECT","properties":{"a":{"type":"ARRAY","items":{"type":"NUMBER"}}}})",
      ""},
-    // Keys that are no names.
+    // Keys that are not names.
     {nullptr,
      R"({"type":"object","properties":{"$filter":{"type":"string"},"$top":{"type":"integer"}},)"
      R"("required":["$top"]})",
@@ -123,7 +123,7 @@ constexpr ForeignTool kForeignTools[] = {
 
 struct ForeignApi {
   const char* path;
-  bool flat;       // the members of a function stand beside its type
+  bool flat;       // the members of a function stand next to its type
   bool can_force;  // it has tool_choice
 };
 constexpr ForeignApi kForeignApis[] = {{"/v1/chat/completions", false, true},

@@ -102,7 +102,7 @@ TEST(HttpServerTest, EachRequestHasItsStatus) {
            "1;a=" + std::string(300, 'b') + "\r\nx\r\n0\r\n\r\n",
        400},
       {"curl's default", Get("/a", "Host: h\r\nHost2: a\r\n"), 403},
-      {"length is no number", Get("/a", "Host: localhost\r\nContent-Length: x\r\n"), 400},
+      {"length is not a number", Get("/a", "Host: localhost\r\nContent-Length: x\r\n"), 400},
       {"two lengths", Get("/a", "Host: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n"),
        400},
       {"length and chunks",

@@ -1,4 +1,4 @@
-// Bodies of requests: what is read, what is refused and with which code.
+// Bodies of requests: which are read, which are refused and with which code.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -80,7 +80,8 @@ TEST(JsonBodyTest, TheNumberOfValuesHasALimit) {
   EXPECT_EQ(CodeOfBody(list + ",0]}"), "json.size");
 }
 
-// The members of a chat request beside its messages, and the code and place they are refused with.
+// The members of a chat request other than its messages, and the code and place they are refused
+// with.
 struct Row {
   const char* members;
   const char* code;
@@ -287,7 +288,7 @@ TEST(ChatRequestTest, FormsOfTheOutputReachTheEngineInTheOrderOfTheBody) {
   EXPECT_FALSE(prompt.parallel_tool_calls);
 }
 
-// Another server's name for a form is no reason to hand out free text.
+// Another server's name for a form does not excuse free text.
 TEST(ChatRequestTest, FormsOfOtherServersAreKeptTo) {
   const auto read = [](const std::string& members, bool chat) {
     const std::string text =
@@ -383,7 +384,7 @@ TEST(ChatRequestTest, FormsThatAreNotSupportedAreRefused) {
     const auto body = ParseBody(R"({"prompt": "Hi", )" + std::string(row.members) + "}");
     EXPECT_EQ(place(ReadTextRequest(*body, kContext)), refused) << row.members;
   }
-  // The other endpoints have one member for a form, and none of these.
+  // The other endpoints have one member for a form, and not these.
   for (const std::string name :
        {"structured_outputs", "guided_json", "json_schema", "response_format", "regex"}) {
     const std::string members = '"' + name + R"(": {"type": "json_object"}})";

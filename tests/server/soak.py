@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """soak.py --program RULLAMA --model FILE: many clients for a long time; run by hand.
 
-Starts `rullama serve` with 4 slots and lets clients send all kinds of requests until so many tokens are generated or
-so many seconds are over. One in ten leaves in the middle of its answer, and some ask for what does not exist. Fails if
+Starts `rullama serve` with 4 slots and lets clients send all kinds of requests until a number of tokens are generated or a number of seconds are over. One in ten leaves in the middle of its answer, and some ask for what does not exist. Fails if
 an answer has another status than it should, if one of the requests that are repeated all the time gets other bytes than
-alone, or if memory, descriptors or threads grow behind the first tenth.
+alone, or if memory, descriptors or threads grow after the first tenth.
 """
 
 import argparse
@@ -43,7 +42,7 @@ def some_text(rng):
 
 
 def any_request(rng, tokens):
-    """A request whose answer has about so many tokens: path, body and the status that is right."""
+    """A request whose answer has about ``tokens`` tokens: path, body and the status that is right."""
     chat = {"messages": turns(some_text(rng)), "max_tokens": tokens, "ignore_eos": True}
     ollama = {"model": "soak", "messages": turns(some_text(rng)), "options": {"num_predict": tokens}}
     return rng.choice(
@@ -180,7 +179,7 @@ def mean(values):
 
 
 def check_growth(samples, clients):
-    """What has grown behind the first tenth."""
+    """What has grown after the first tenth."""
     total = samples[-1][0]
     early = [s for s in samples if 0.1 * total <= s[0] < 0.2 * total]
     late = [s for s in samples if s[0] >= 0.9 * total]

@@ -1,6 +1,6 @@
-// A restored slot goes on with the same bytes as the slot that was saved, on every backend: tokens
-// and logits of eight steps, with prompts shorter than the window of the sliding layers, equal to
-// it and far longer. The sampler counts tokens, so that its history is part of what is restored.
+// A restored slot continues with the same bytes as the slot that was saved, on every backend:
+// tokens and logits of eight steps, with prompts shorter than the window of the sliding layers,
+// equal to it and far longer. The sampler counts tokens, so that its history must be restored, too.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ constexpr int64_t kSlotCount = 3;
 constexpr int64_t kCapacity = 320;
 constexpr int64_t kChunk = 32;
 constexpr int32_t kWindow = 64;  // of the tiny model
-constexpr int32_t kSteps = 8;    // past the window behind the shortest prompt
+constexpr int32_t kSteps = 8;    // past the window after the shortest prompt
 
 std::unique_ptr<Loaded> OpenTiny(const Backend& backend) {
   auto loaded = golden::Open(backend, RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf");

@@ -153,7 +153,7 @@ void ExpectGradients(const RunCase& test, const Tensors& found, const Tensors& e
 }
 
 // Gradients of a step, and the same bytes where activations are computed again, and where a trainer
-// goes on from what another one had after a step.
+// continues from the state of another one after a step.
 TEST_P(StepGolden, Gradients) {
   const Golden golden(GetParam().golden);
   const nlohmann::json& cases = golden.json.at("cases");
