@@ -13,7 +13,7 @@ from typing import NamedTuple
 WIDTH = 480
 MARGIN = 12
 NAME_WIDTH = 164  # of the engines' names
-VALUE_WIDTH = 84  # behind the longest bar
+VALUE_WIDTH = 84  # after the longest bar
 TITLE_HEIGHT = 44
 CASE_HEIGHT = 22
 BAR_HEIGHT = 13

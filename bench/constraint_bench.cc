@@ -1,5 +1,5 @@
 // The cost of answers under a schema: compiling the schemas of a folder, and the masks of the texts
-// that stand beside them, token by token.
+// that come with them, token by token.
 //   constraint_bench VOCABULARY.gguf FOLDER
 //
 // Each file of the folder is an object in the format of MaskBench
@@ -75,7 +75,7 @@ struct Totals {
   size_t left_texts = 0;  // not followed to their end
 };
 
-// A value with one space behind each separator, as models write it.
+// A value with one space after each separator, as models write it.
 void Write(const Json& value, std::string& text) {
   if (!value.is_structured() || value.empty()) {
     text += value.dump();

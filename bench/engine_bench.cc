@@ -4,8 +4,8 @@
 //   engine_bench MODEL BACKEND [TOKENS [ROUNDS [REQUESTS [KEY=VALUE...]]]]
 //
 // The rounds alternate between the two. Prints the rate of each round, the medians, and by how much
-// the engine is slower. With more than one of REQUESTS it compares one request with so many at once
-// instead, in an engine of as many slots, and prints by how much these are faster together.
+// the engine is slower. With more than one of REQUESTS it compares one request with that number at
+// once instead, in an engine of as many slots, and prints by how much these are faster together.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 const std::vector<int32_t> kPrompt = {2, 500, 600, 700};
 
-// Tokens per second behind the first of `tokens`.
+// Tokens per second after the first of `tokens`.
 using Round = double;
 
 Round RunBare(ModelSession& session, int64_t tokens) {

@@ -45,7 +45,7 @@ PAGE = ROOT / "docs" / "performance.md"
 README = ROOT / "README.md"
 IMAGES = ROOT / "docs" / "images"
 
-MAX_COLUMNS = 120  # of lines that are no rows of tables, as tools/check-format.sh has it
+MAX_COLUMNS = 120  # of lines other than rows of tables, as tools/check-format.sh has it
 LARGER_IS_BETTER = {"t/s": True, "s": False, "ms": False, "us": False}
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 # The chosen cases of a summary: <!-- cases: FILE CASE; FILE CASE -->
@@ -129,7 +129,7 @@ def check(report, where):
     texts = ["title", "machine", "date", "build", "model"]
     check_keys(report, where, texts + ["rounds", "commands", "peers", "results"])
     for key in texts:
-        require(isinstance(report[key], str) and report[key], where, f"{key} is no text")
+        require(isinstance(report[key], str) and report[key], where, f"{key} is not a text")
     require(re.fullmatch(r"\d{4}-\d\d-\d\d", report["date"]), where, "date is not YYYY-MM-DD")
     rounds = report["rounds"]
     require(isinstance(rounds, int) and rounds > 0, where, "rounds is not positive")
@@ -323,14 +323,14 @@ def summarise(page, reports):
 
 
 def summary_chart(page, reports):
-    """The chart of the first summary of a page: each chosen case beside its fastest peer."""
+    """The chart of the first summary of a page: each chosen case and its fastest peer."""
     match = SUMMARY.search(page)
     require(match is not None, "summary", "the page has no '<!-- cases: ... -->'")
     cases = []
     for choice in match.group(2).split(";"):
         report, result, peer = chosen_case(reports, choice)
         cases.append(chart_case(result, [peer], f"{report['title']}: {result['case']}"))
-    return chart("rullama beside the fastest other engine", cases)
+    return chart("rullama compared with the fastest other engine", cases)
 
 
 def charts(readme, reports):

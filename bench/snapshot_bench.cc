@@ -1,5 +1,5 @@
 // Measures how much faster a slot is restored from a snapshot than its tokens are read, and checks
-// that both slots hold the same bytes and go on alike.
+// that both slots hold the same bytes and continue alike.
 //
 //   snapshot_bench MODEL BACKEND [TOKENS [ROUNDS [KEY=VALUE...]]]
 //
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int32_t kRead = 0;       // the slot whose tokens are read
 constexpr int32_t kRestored = 1;   // the slot that gets its snapshot
-constexpr int64_t kContinued = 8;  // tokens that both slots write behind
+constexpr int64_t kContinued = 8;  // tokens that both slots write afterwards
 
 double SecondsOf(const auto& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -43,7 +43,7 @@ std::vector<int32_t> Tokens(int64_t count, int64_t vocabulary) {
   return tokens;
 }
 
-// The most likely tokens behind what a slot holds, with the logarithms of their probabilities.
+// The most likely tokens after the rows of a slot, with the logarithms of their probabilities.
 std::vector<LogprobStep> Continue(BatchSession& batch, int32_t slot) {
   RowRequest row{.slot = slot, .token = 1, .sampling = {.temperature = 0}, .top_logprobs = 2};
   std::vector<LogprobStep> steps;

@@ -52,7 +52,7 @@ TEST(ChatInput, WhatWasBegunCanBeForgotten) {
   EXPECT_EQ(assembler.Add("b"), "b");
 }
 
-TEST(ChatInput, CommandsAreSingleWordsBehindASlash) {
+TEST(ChatInput, CommandsAreSingleWordsAfterASlash) {
   const auto command = [](std::string_view text) {
     const auto parsed = ParseChatCommand(text);
     return parsed ? std::string(parsed->name) + "|" + std::string(parsed->argument) : "message";

@@ -3,8 +3,8 @@
 # A plugin librullama_backend_NAME.so (target rullama_backend_NAME) that uses RULLAMA_EXPORT_BACKEND in
 # one of its sources. It exports its entry point and nothing else, resolves nothing from the host, and
 # lies in ${CMAKE_BINARY_DIR}/lib/rullama, later in rullama/ of the folder of libraries (component
-# plugin-NAME). Its libraries are looked for beside it. If the build has tests, one checks the list of
-# exported symbols.
+# plugin-NAME). Its libraries are looked for next to it. If the build has tests, one checks the list
+# of exported symbols.
 # Also part of the installed package: find_package(rullama) gives plugin authors the same functions.
 set(RULLAMA_BACKEND_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
@@ -52,8 +52,8 @@ endfunction()
 # rullama_add_conformance_test(NAME [MANIFEST FILE] [ARGS x ...])
 #
 # A test conformance_NAME that runs rullama-conformance on the plugin of rullama_add_backend(NAME ...):
-# every op it claims against the float64 reference. The program is the one of this build, else the one
-# installed beside the package. Nothing in a build without tests.
+# every op it claims against the float64 reference. The program is the one of this build, else the
+# one installed with the package. Nothing in a build without tests.
 function(rullama_add_conformance_test name)
   cmake_parse_arguments(ARG "" "MANIFEST" "ARGS" ${ARGN})
   if(NOT RULLAMA_TESTS AND NOT BUILD_TESTING)

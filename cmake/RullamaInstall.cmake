@@ -1,6 +1,5 @@
 # rullama_install_documents()
-#
-# Installs the parts of the package beside programs, plugins and the SDK:
+# Installs the parts of the package other than programs, plugins and the SDK:
 #   share/doc/rullama          README.md, LICENSE and docs/, with the links between them intact
 #   share/rullama/configs      the ready-made configurations
 #   share/rullama/models       the tiny models, for the guide and to try everything without a download

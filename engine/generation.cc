@@ -75,7 +75,7 @@ Status Generation::Impl::Take(const DrawnCanvas& canvas) {
 }
 
 Status Generation::Impl::Take(Draft draft) {
-  // Behind its first end token a canvas has no text.
+  // After its first end token a canvas has no text.
   const std::vector<int32_t>& ids = draft.canvas.ids;
   const auto end = std::ranges::find_first_of(ids, tokenizer_.end_of_generation_ids());
   RL_ASSIGN_OR_RETURN(std::string text, tokenizer_.Decode({ids.begin(), end}));

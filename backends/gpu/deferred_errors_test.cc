@@ -23,7 +23,7 @@ class Work final : public Noted {
 };
 
 // The error of a step must not come up in a later one.
-TEST(RunningWork, ForgetsTheErrorsBehindTheFirst) {
+TEST(RunningWork, ForgetsTheErrorsAfterTheFirst) {
   Work good(""), first("first"), second("second");
   RunningWork running;
   for (Work* work : {&good, &first, &second}) running.Add(*work);

@@ -17,7 +17,7 @@ Dispatch DispatchOf(Shader shader) {
   return dispatch;
 }
 
-TEST(LevelsOf, AReaderComesBehindItsWriter) {
+TEST(LevelsOf, AReaderComesAfterItsWriter) {
   std::vector<Dispatch> dispatches(4, DispatchOf(Shader::kRows));
   dispatches[0].writes = {{100, 200}};
   dispatches[1].reads = {{150, 160}};

@@ -32,7 +32,7 @@ TEST(Status, ValuesPassThroughMacros) {
   EXPECT_TRUE(CheckQuarter(12));
 }
 
-TEST(Status, TheHintIsBehindTheLastSemicolonOutsideQuotes) {
+TEST(Status, TheHintIsAfterTheLastSemicolonOutsideQuotes) {
   const auto parts = [](std::string message) {
     const Error error{.kind = ErrorKind::kIo, .id = "io.open", .message = std::move(message)};
     return std::pair(std::string(error.finding()), std::string(error.hint()));

@@ -319,7 +319,7 @@ std::vector<RefuseCase> RefuseCases() {
        "x.minItems: found 1000000000, expected at most 1000000"},
       {"LongNumber", R"({"const":)" + std::string(400, '9') + "}", "schema.invalid",
        "too large for a double"},
-      {"BehindNul", std::string(R"({"type":"null"})") + '\0' + "x", "schema.invalid",
+      {"AfterNul", std::string(R"({"type":"null"})") + '\0' + "x", "schema.invalid",
        "not valid JSON"},
       {"LongChain", LongChain(), "schema.too_large", "references follow one another"},
   };

@@ -220,7 +220,7 @@ TEST(EquivalenceOfSegments, OnTwoDevices) {
 
 // The steps want the last rows of their slots, and the third one wraps the caches, whose readers on
 // wanted rows have a window.
-TEST(EquivalenceOfWantedRows, BehindTheCaches) {
+TEST(EquivalenceOfWantedRows, AfterTheCaches) {
   const Graph demanded = Must(ApplyRowDemand(MiniModel::Build(), DemandMode::kPerOutput));
   const Graph graph = Must(DecodeWantedRows(demanded));
   ASSERT_NE(graph.Find("past_of_wanted"), kNoValue);

@@ -25,7 +25,7 @@ Dim RowsOf(const Graph& graph, std::string_view name) {
   return id == kNoValue ? Dim() : graph.type(id).rows();
 }
 
-TEST(RowDemand, EverythingBehindTheLastCacheRunsOnWantedRows) {
+TEST(RowDemand, EverythingAfterTheLastCacheRunsOnWantedRows) {
   const Graph graph = Demanded(MiniModel::Build(), DemandMode::kPerOutput);
   // Layers 0 and 1 up to the keys and values of layer 1 are needed at all rows.
   for (const char* name : {"scaled", "blk.0.q", "blk.0.attn", "blk.0.out", "blk.1.normed",

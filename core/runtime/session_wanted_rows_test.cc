@@ -176,7 +176,7 @@ TEST(SessionOfWantedRows, RowsBeforeTheLastStayInTheStep) {
   EXPECT_THAT(session.segments.seen, ElementsAre(Pair(33, 1)));
 }
 
-TEST(SessionOfWantedRows, BehindTheEndOfACacheThatWrapsNothingIsApart) {
+TEST(SessionOfWantedRows, AfterTheEndOfACacheThatWrapsNothingIsApart) {
   CachedSession session;
   for (const int32_t past : {0, 32}) {
     StepRows rows = Rows(32, past);

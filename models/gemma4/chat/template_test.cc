@@ -59,7 +59,7 @@ TEST(ChatTemplate, GeneratedVectors) {
   EXPECT_EQ(CheckFile(RULLAMA_SOURCE_DIR "/tests/data/chat_generated.jsonl"), 60u);
 }
 
-TEST(ChatTemplate, FramesOfAVideoStandBehindTheirTimes) {
+TEST(ChatTemplate, FramesOfAVideoStandAfterTheirTimes) {
   const Json messages = Json::parse(
       R"([{"role": "user", "content": [{"type": "video", "seconds": [0, 9.97, 3725.5]},
                                        {"type": "text", "text": "What happens?"}]}])");
