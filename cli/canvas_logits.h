@@ -10,7 +10,7 @@
 namespace rullama::cli {
 
 struct CanvasScore {
-  std::span<const int32_t> prefix;  // tokens in front of the canvas
+  std::span<const int32_t> prefix;  // tokens before the canvas
   std::span<const int32_t> canvas;  // as many as the model's canvas has
   // Logits of an earlier step, [canvas, vocabulary], and its temperature; empty: none.
   std::span<const float> previous;

@@ -13,7 +13,7 @@ struct ChatOptions {
   bool verbose = false;                       // statistics after each answer
   bool history = true;                        // read and write the file of earlier messages
   std::string first_message = {};             // sent before anything is typed
-  std::vector<NamedMedium> first_media = {};  // in front of the first message
+  std::vector<NamedMedium> first_media = {};  // before the first message
 };
 
 // Runs a conversation until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. `request` is what every

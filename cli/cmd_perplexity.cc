@@ -1,7 +1,7 @@
 // rullama perplexity: how well a model predicts a text.
 //
 // The text is cut into chunks of the context size, each evaluated from an empty cache after a BOS
-// token; every token of a chunk is predicted from those in front of it. With --second-half the
+// token; every token of a chunk is predicted from those before it. With --second-half the
 // chunks and the tokens that count are those of llama-perplexity.
 #include <algorithm>
 #include <cmath>

@@ -354,7 +354,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
           "Most tokens to generate; 0 only evaluates the prompt [default -1: until the turn ends "
           "or the context is full]")
       ->option_text("N");
-  command->add_option("--stop", flags->config.stop, "Stop in front of this text; may be repeated")
+  command->add_option("--stop", flags->config.stop, "Stop before this text; may be repeated")
       ->option_text("TEXT")
       ->allow_extra_args(false);
   const auto add_constraint = [command](const char* name, std::optional<std::string>& value,

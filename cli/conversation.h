@@ -19,7 +19,7 @@ class Conversation {
   // `request` is what every turn asks for, but for the prompt. The others must outlive this object.
   Conversation(Engine& engine, Request request, const AnswerView& view, Console& console);
 
-  // Puts a picture, a sound or a video in front of the text of the next message. Errors: those of
+  // Puts a picture, a sound or a video before the text of the next message. Errors: those of
   // Engine::Submit that are about it.
   Status Attach(Attachment attachment);
 

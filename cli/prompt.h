@@ -36,7 +36,7 @@ std::string Unescape(std::string_view text);
 Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 
 // The request with a prompt on its own: as it is, or as the first turn of a conversation, in which
-// the attachments stand in front of the text. Errors:
+// the attachments stand before the text. Errors:
 // usage.prompt for an empty list of ids, or for a video without a conversation; text.size.
 Result<Request> WithPrompt(Request request, const Engine& engine, const Prompt& prompt);
 

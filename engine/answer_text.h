@@ -1,5 +1,5 @@
 // Turns the tokens of an answer into what readers see: text without markers, thoughts and tool
-// calls apart, cut in front of a stop text.
+// calls apart, cut before a stop text.
 //
 // Ownership: borrows the tokenizer. Thread safety: one thread per object.
 #pragma once
@@ -43,7 +43,7 @@ class AnswerText {
  private:
   void Take(std::string_view piece, std::deque<Event>& events);
   void TakeParsed(const std::vector<OutputEvent>& parsed, std::deque<Event>& events);
-  // Text of the answer, in front of the search for stop texts.
+  // Text of the answer, before the search for stop texts.
   void TakeContent(std::string_view text, std::deque<Event>& events);
   void Emit(std::string text, std::deque<Event>& events);
 

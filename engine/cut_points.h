@@ -19,7 +19,7 @@ inline constexpr int64_t kMinTurnRows = 64;
 //
 // `media` are ascending. There is a cut after each, so that the last chunk, after which tokens are
 // drawn, has no soft tokens. There is none inside a picture whose rows see each other: the cut is
-// in front of it, and the picture is a chunk of its own if it is longer than `chunk`. Pure
+// before it, and the picture is a chunk of its own if it is longer than `chunk`. Pure
 // function.
 std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, std::span<const int64_t> turn_borders,
                                std::span<const SoftRows> media = {});

@@ -5,7 +5,7 @@
 namespace rullama {
 namespace {
 
-// The number of tokens in front of `end` that equal the last ones of all, at most kMaxLookup.
+// The number of tokens before `end` that equal the last ones of all, at most kMaxLookup.
 int64_t MatchBefore(std::span<const int32_t> tokens, int64_t end) {
   const int64_t size = std::ssize(tokens);
   const int64_t most = std::min(end, kMaxLookup);

@@ -39,7 +39,7 @@ class ModelDrafter {
   // spare rows as a draft has tokens.
   explicit ModelDrafter(std::unique_ptr<ModelSession> session);
 
-  // Drafts for the requests that have no draft yet. A draft ends in front of a token that ends the
+  // Drafts for the requests that have no draft yet. A draft ends before a token that ends the
   // answer. It is empty if the draft model has read too little of the sequence so far, has no
   // room for it, or the sequence has pictures or sounds, which it does not read. Errors: those of
   // BatchSession.

@@ -9,8 +9,8 @@
 namespace rullama {
 namespace {
 
-// The NaN check adds up logits. Suppressed tokens are -inf by design, so the sum is taken in front
-// of the bias that bans them.
+// The NaN check adds up logits. Suppressed tokens are -inf by design, so the sum is taken before
+// the bias that bans them.
 ValueId FiniteLogits(const GraphBuilder& builder, ValueId logits) {
   const Graph& graph = builder.graph();
   const OpIndex producer = graph.value(logits).producer;

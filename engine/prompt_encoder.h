@@ -37,7 +37,7 @@ class PromptEncoder {
   // Takes the soft tokens of that medium.
   void Take(size_t index, std::shared_ptr<const SoftTokens> soft);
 
-  // Gives up the media all of whose rows are in front of `end`; they are not read again.
+  // Gives up the media all of whose rows are before `end`; they are not read again.
   void Drop(int64_t end);
 
  private:

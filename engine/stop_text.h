@@ -13,7 +13,7 @@ class StopText {
  public:
   explicit StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // The text that is now known to be in front of any stop string.
+  // The text that is now known to be before any stop string.
   std::string Feed(std::string_view piece);
   // Returns the text that was held back, when no more text comes.
   std::string Finish();

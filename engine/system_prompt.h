@@ -7,7 +7,7 @@
 
 namespace rullama {
 
-// Puts the configured system prompt (generation.system) in front of messages that have none.
+// Puts the configured system prompt (generation.system) before messages that have none.
 void AddSystemPrompt(const Config& config, nlohmann::json& messages);
 
 }  // namespace rullama

@@ -28,7 +28,7 @@ struct PngReader {
   png_infop info = nullptr;
   Bytes file;
   size_t at = 0;                // of the next byte to be read
-  const std::stop_token& stop;  // looked at in front of each row
+  const std::stop_token& stop;  // looked at before each row
   std::jmp_buf failed{};
   char message[128] = "";
 };

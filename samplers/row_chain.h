@@ -54,7 +54,7 @@ inline constexpr int64_t kMaxPlainTopK = 64;
 [[nodiscard]] RowChainKind KindFor(std::span<const RowSampling> rows, int64_t vocabulary);
 
 // Outputs in addition to kTokenOutput. Log-probabilities are natural logarithms of the softmax of
-// the logits in front of masks, biases, penalties and temperature.
+// the logits before masks, biases, penalties and temperature.
 inline constexpr std::string_view kLogprobOutput = "logprob";           // f32[R, 1]: of the token
 inline constexpr std::string_view kTopLogprobsOutput = "top_logprobs";  // f32[R, n], descending
 inline constexpr std::string_view kTopTokensOutput = "top_tokens";      // i32[R, n]

@@ -1,4 +1,4 @@
-// The steps of the sampler chain that edit logits in front of the draw. The file of a step holds
+// The steps of the sampler chain that edit logits before the draw. The file of a step holds
 // all of it: which rows it concerns, its ops, and the inputs with its settings. Internal to
 // samplers.
 #pragma once
@@ -18,7 +18,7 @@ struct StepContext {
   GraphBuilder& builder;
   SamplerInputs inputs;  // q_pos and q_slot are those of the wanted rows
   int64_t vocabulary;
-  ValueId history;  // the state kSamplerHistory in front of this step's tokens
+  ValueId history;  // the state kSamplerHistory before this step's tokens
 
   // An input of R rows.
   ValueId Input(std::string_view name, DType dtype, int64_t columns) const {

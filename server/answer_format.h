@@ -63,7 +63,7 @@ struct StreamOptions {
 // /v1/chat/completions.
 std::unique_ptr<AnswerFormat> MakeChatFormat(AnswerIdentity identity, StreamOptions options);
 
-// /v1/completions. `echoes`: the texts in front of the answers, empty or one for each prompt, which
+// /v1/completions. `echoes`: the texts before the answers, empty or one for each prompt, which
 // has `per_prompt` answers next to each other.
 std::unique_ptr<AnswerFormat> MakeTextFormat(AnswerIdentity identity, StreamOptions options,
                                              std::vector<std::string> echoes, size_t per_prompt);

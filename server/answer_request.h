@@ -10,10 +10,9 @@
 namespace rullama::server {
 
 struct AnswerRequest {
-  std::vector<Request> prompts;  // one, or several of a completion
-  std::vector<std::string>
-      echoes;     // written in front of the answers; empty, or one for each prompt
-  int64_t n = 1;  // answers to each prompt
+  std::vector<Request> prompts;     // one, or several of a completion
+  std::vector<std::string> echoes;  // written before the answers; empty, or one for each prompt
+  int64_t n = 1;                    // answers to each prompt
   bool stream = false;
   bool include_usage = false;
   bool include_drafts = false;  // of canvases, in a stream

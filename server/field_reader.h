@@ -19,7 +19,7 @@ namespace rullama::server {
 [[nodiscard]] bool IsEmptyText(const nlohmann::json& value);
 
 // The first error stays; values that are read after it do not matter. A member that is null is
-// absent. `prefix` stands in front of names in errors: "stream_options.". The object has to outlive
+// absent. `prefix` stands before names in errors: "stream_options.". The object has to outlive
 // the reader. Thread safety: none.
 class FieldReader {
  public:

@@ -98,7 +98,7 @@ void ReadMessage(FieldReader& fields, const std::string& place, json& message,
   const json& id = MemberOf(message, "tool_call_id");
   if (message["role"] == "tool" && id.is_string() && !calls.contains(id)) {
     fields.Fail("invalid_value", place + ".tool_call_id",
-                "names no call of the assistant message in front of it");
+                "names no call of the assistant message before it");
   }
   CollectCalls(message, calls);
 }
@@ -145,7 +145,7 @@ void LinkResult(json& message, const json& calls, size_t& results) {
   if (next < calls.size()) message["tool_call_id"] = calls[next]["id"];
 }
 
-// `images` of an Ollama message, which stand in front of its text.
+// `images` of an Ollama message, which stand before its text.
 void ReadImages(FieldReader& fields, const std::string& place, json& message,
                 std::vector<Medium>& media) {
   const json& images = MemberOf(message, "images");

@@ -62,7 +62,7 @@ class Models::Ticket {
   void Leave() {
     if (owner_.line_.remove(this) > 0) owner_.changed_.notify_all();
   }
-  // Whether nobody stands in front of it.
+  // Whether it is the first in the queue.
   [[nodiscard]] bool IsFirst() const {
     return owner_.line_.empty() || owner_.line_.front() == this;
   }
@@ -255,7 +255,7 @@ void Models::Watch() {
   while (!stopping_) {
     bool acted = false;
     for (Entry& entry : entries_) acted = WatchOne(lock, entry) || acted;
-    if (acted) continue;  // what changed meanwhile notified nobody
+    if (acted) continue;  // a change in between sent no notification
     if (const auto expiry = NextExpiry()) {
       changed_.wait_until(lock, *expiry);
     } else {

@@ -139,7 +139,7 @@ class CpuPlan final : public sdk::Plan {
   [[nodiscard]] std::span<const rl_op_time> Times() override;
 
  private:
-  // Nodes that begin when those in front of them have ended: one that the workers share, or a row
+  // Nodes that begin when those before them have ended: one that the workers share, or a row
   // of nodes with one item or none, which one worker runs.
   struct Phase {
     size_t begin;

@@ -14,7 +14,7 @@ namespace rullama::vulkan {
 
 using Spirv = std::vector<uint32_t>;
 
-inline constexpr size_t kHeaderWords = 5;  // of a module, in front of its first instruction
+inline constexpr size_t kHeaderWords = 5;  // of a module, before its first instruction
 inline constexpr size_t kBoundAt = 3;      // the header's word that all ids are below
 
 struct Instruction {

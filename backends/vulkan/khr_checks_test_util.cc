@@ -44,7 +44,7 @@ void CheckNoNv(const Spirv& binary, const std::vector<Instruction>& code) {
   EXPECT_EQ(std::ranges::count(extensions, "SPV_KHR_cooperative_matrix"), 1);
 }
 
-// Ids that are used in front of their declaration, other than those that may be: of functions,
+// Ids that are used before their declaration, other than those that may be: of functions,
 // blocks and values of OpPhi.
 std::set<uint32_t> UsedTooSoon(const std::vector<Instruction>& code) {
   std::set<uint32_t> known, later, early;

@@ -22,7 +22,7 @@ std::vector<MatrixUse> UsesOfLoads(const std::vector<Instruction>& code);
 
 // Expects of `khr`, which was made of `nv`:
 // - Nothing of NV is left.
-// - Ids are declared once, in front of their use.
+// - Ids are declared once, before their use.
 // - Products take A, B and an accumulator and give an accumulator.
 // - The types of operands and results agree, as SPIR-V demands.
 // - Matrices have the numbers, scope, rows and columns that they had.

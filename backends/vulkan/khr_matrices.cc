@@ -31,7 +31,7 @@ size_t PartsOf(const Instruction& type) {
   return type.op == spv::OpTypeCooperativeMatrixNV ? type.words.size() : 2;
 }
 
-// Whether an instruction stands in the first block of a function in front of all others.
+// Whether an instruction stands in the first block of a function before all others.
 bool BeginsFunctions(spv::Op op) {
   return op == spv::OpVariable || op == spv::OpLine || op == spv::OpNoLine;
 }

@@ -25,7 +25,7 @@ constexpr std::array<Unit, 7> kUnits = {{{"ns", 1e-9},
                                          {"m", 60},
                                          {"h", 3600}}};
 
-// The number in front of `text`, which is cut off; nothing if there is none.
+// The number at the start of `text`, which is cut off; nothing if there is none.
 std::optional<double> TakeNumber(std::string_view& text) {
   const size_t length = std::min(text.find_first_not_of("0123456789."), text.size());
   double number = 0;

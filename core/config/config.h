@@ -173,7 +173,7 @@ struct AudioArchitecture {
   std::optional<int64_t> width = {};   // of the residual stream
   std::optional<int64_t> heads = {};   // attention heads
   std::optional<int64_t> ffn = {};     // width of the feed-forward blocks
-  std::optional<int64_t> output = {};  // width in front of the projector, 1536
+  std::optional<int64_t> output = {};  // width before the projector, 1536
   // Channels of the two convolutions that shorten the sound; 128 and 32.
   std::optional<FirstSecond> conv_channels = {};
   std::optional<int64_t> kernel = {};  // rows that the convolution of a layer sees, 5

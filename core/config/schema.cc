@@ -170,7 +170,7 @@ BlockSpec GenerationSchema() {
       .Field("max_tokens", &GenerationConfig::max_tokens, IntegerCodec{1, kMaxConfiguredTokens},
              "Stop after this many tokens.", "until the turn ends or the context is full")
       .Field("stop", &GenerationConfig::stop, ListCodec<TextCodec>{{.allow_empty = false}},
-             "Stop in front of any of these texts.")
+             "Stop before any of these texts.")
       .Field("thinking", &GenerationConfig::thinking, BoolCodec{},
              "Let the model think before it answers.", "false")
       .Field("system", &GenerationConfig::system, TextCodec{},

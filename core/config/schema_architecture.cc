@@ -94,7 +94,7 @@ BlockSpec AudioSchema() {
       .Field("ffn", &AudioArchitecture::ffn, IntegerCodec{1, kMaxFfnWidth},
              "Width of the feed-forward blocks.", kNone)
       .Field("output", &AudioArchitecture::output, IntegerCodec{1, kMaxWidth},
-             "Width in front of the projector.", "1536 in `rullama synth`")
+             "Width before the projector.", "1536 in `rullama synth`")
       .Field("conv_channels", &AudioArchitecture::conv_channels,
              PairCodec<FirstSecond>{
                  {1, kMaxChannels}, "first", &FirstSecond::first, "second", &FirstSecond::second},

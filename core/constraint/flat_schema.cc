@@ -144,8 +144,8 @@ class Merger {
   }
 
   Status AddObject(const SchemaNode& node) {
-    // Where one of them lists all properties, those of the other that it does not list are subject
-    // to what it says of others.
+    // If one schema lists all its properties, its `additionalProperties` applies to the remaining
+    // ones of the other.
     const bool first = !flat_.has_properties && !flat_.additional;
     const std::optional<Conjunction> others_before = flat_.additional;
     std::vector<std::string> names_before;

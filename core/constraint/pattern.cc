@@ -161,7 +161,7 @@ void PatternNfa::EmitRange(CharacterRange range, uint32_t from, uint32_t to) {
   }
 }
 
-// The bytes from `at` on of the characters first to last, which agree in front of it.
+// The bytes from `at` on of the characters first to last, which agree before it.
 void PatternNfa::EmitBytes(uint32_t first, uint32_t last, size_t length, size_t at, uint32_t from,
                            uint32_t to) {
   const uint8_t a = Utf8Byte(first, length, at);
@@ -270,7 +270,7 @@ class Determiniser {
     const auto reach = [&](uint32_t id) {
       if (std::exchange(seen_[id], generation_) != generation_) reached.push_back(id);
     };
-    // States without a symbol in front of them are part of the set they are reached from.
+    // States without a symbol before them are part of the set they are reached from.
     for (const uint32_t from : Closure(states)) {
       for (const NfaEdge& edge : nfa_[from].edges) {
         if (edge.first <= symbol && symbol <= edge.last) reach(edge.target);

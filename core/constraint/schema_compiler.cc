@@ -313,7 +313,7 @@ RuleId SchemaCompiler::SeparatedItem(RuleId item) {
 
 void SchemaCompiler::AddList(const FlatSchema& flat, int depth, StateId from, StateId to) {
   const StateId open = builder_.AddText(from, "[");
-  const StateId end = builder_.AddState();  // in front of the bracket
+  const StateId end = builder_.AddState();  // before the bracket
   builder_.AddEdge(end, ']', to);
   const auto fixed =
       static_cast<uint32_t>(std::min<size_t>(flat.prefix_items.size(), flat.max_items));
@@ -362,10 +362,10 @@ Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from
     const std::vector<std::string> known(names.begin(), names.end());
     RL_ASSIGN_OR_RETURN(other_key, texts_.KeyBut(known));
   }
-  const StateId end = builder_.AddState();  // in front of the brace
+  const StateId end = builder_.AddState();  // before the brace
   builder_.AddEdge(end, '}', to);
-  // key[i]: in front of the key of property i or a later one; after[i]: after the members in
-  // front of it, of which there is at least one.
+  // key[i]: before the key of property i or a later one; after[i]: after the members before it, of
+  // which there is at least one.
   std::vector<StateId> key;
   std::vector<StateId> after;
   for (size_t i = 0; i <= properties.size(); ++i) {

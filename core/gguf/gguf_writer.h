@@ -95,7 +95,7 @@ class GgufWriter {
   // block length. Errors: gguf.write_tensor (bad or repeated name, bad dims).
   Status AddTensor(std::string_view name, DType dtype, std::span<const uint64_t> dims);
 
-  // The bytes in front of the data section, padded to the alignment. Error gguf.write_size if the
+  // The bytes before the data section, padded to the alignment. Error gguf.write_size if the
   // tensors add up to more than 2^64 bytes.
   [[nodiscard]] Result<std::vector<std::byte>> EncodeHeader() const;
   // Writes the header to a new output file, or to one that the caller has created.

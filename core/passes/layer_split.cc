@@ -122,7 +122,7 @@ Result<LayerCounts> SplitByCount(std::span<const int64_t> counts, size_t devices
     begin += split[device];
     if (possible_cuts[begin]) continue;
     return MakeError(ErrorKind::kUsage, "split.cut",
-                     "placement.split is [{}] and would cut the model in front of layer {}, where "
+                     "placement.split is [{}] and would cut the model before layer {}, where "
                      "layers share a KV cache; a device may begin at the layers {}",
                      fmt::join(counts, ", "), begin, TextOfCuts(possible_cuts));
   }

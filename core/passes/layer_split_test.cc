@@ -50,7 +50,7 @@ TEST(LayerSplit, CountsThatFitNeitherDevicesNorModelAreRefused) {
   ExpectError(SplitByCount(std::vector<int64_t>{6, 0}, 2, cuts), "split.numbers", "from 1 on");
   ExpectError(SplitByCount(std::vector<int64_t>{7, -1}, 2, cuts), "split.numbers", "from 1 on");
   ExpectError(SplitByCount(std::vector<int64_t>{4, 2}, 2, FirstCuts(3, 6)), "split.cut",
-              "in front of layer 4, where layers share a KV cache; a device may begin at the "
+              "before layer 4, where layers share a KV cache; a device may begin at the "
               "layers 1 to 3");
 }
 

@@ -38,7 +38,7 @@ class LayerFinder {
       if (value == values.end()) continue;
       if (found != i) {
         return MakeError(ErrorKind::kRuntime, "passes.layers",
-                         "graph '{}' has the output '{}' of a layer, but not '{}' in front of it",
+                         "graph '{}' has the output '{}' of a layer, but not '{}' before it",
                          graph_.name, outputs_[i], outputs_[found]);
       }
       output_of_[value->second] = i;

@@ -66,8 +66,8 @@ void Registry::Discover() {
     AddDirectory(kFromInstallation, options_.library_directory / "rullama", true);
   } else if (!options_.program_directory.empty()) {
     for (const fs::path& folder : options_.library_folders) {
-      const fs::path beside = options_.program_directory / ".." / folder / "rullama";
-      AddDirectory(kFromInstallation, beside.lexically_normal(), true);
+      const fs::path near = options_.program_directory / ".." / folder / "rullama";
+      AddDirectory(kFromInstallation, near.lexically_normal(), true);
     }
   }
   if (!options_.build_directory.empty()) {

@@ -1,4 +1,4 @@
-// Snapshots in files: a GGUF file (general.type "snapshot") with the tokens in front of its
+// Snapshots in files: a GGUF file (general.type "snapshot") with the tokens before its
 // position, the model's fingerprint, a checksum, and one tensor of each state's rows.
 //
 // Thread safety: pure functions apart from the file.
@@ -21,7 +21,7 @@ using ModelFingerprint = std::array<uint64_t, 2>;
 
 struct StoredSnapshot {
   Snapshot snapshot;
-  std::vector<int32_t> tokens;  // those in front of its position
+  std::vector<int32_t> tokens;  // those before its position
   ModelFingerprint model = {};
 };
 

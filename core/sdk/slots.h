@@ -9,7 +9,7 @@
 
 namespace rullama::sdk {
 
-// The number of slots of the caches that a graph reads; 0 if none of its ops reads a cache.
+// The number of slots of the caches that a graph reads; 0 if it reads no cache.
 inline int64_t SlotsOf(const GraphView& graph) {
   for (const rl_op& op : graph.ops()) {
     const rl_value* past = nullptr;

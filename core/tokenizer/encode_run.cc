@@ -216,7 +216,7 @@ bool EncodeRun::MergeWord(std::string_view word) {
   return true;
 }
 
-// The text may have spelt out the BOS that was put in front of it.
+// The text may have spelt out the BOS that was put before it.
 void EncodeRun::KeepOneBos() {
   size_t end = 1;
   while (end < output_.size() && output_[end] == output_[0]) ++end;

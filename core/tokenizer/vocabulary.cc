@@ -87,7 +87,7 @@ Status CheckScores(const VocabularyData& data) {
   if (data.add_space_prefix.value_or(false)) {
     return MakeError(ErrorKind::kModelFile, "tokenizer.space_prefix",
                      "tokenizer.ggml.add_space_prefix is true, expected false: the supported "
-                     "models were trained without a space in front of texts");
+                     "models were trained without a space before texts");
   }
   if (!data.scores) {
     return MakeError(ErrorKind::kModelFile, "tokenizer.score",

@@ -42,7 +42,7 @@ struct VocabularyData {
 
   // SentencePiece's scores, one per token: of a scored vocabulary the higher merges first.
   std::optional<std::vector<float>> scores;
-  std::optional<bool> add_space_prefix;    // put a space in front of every text
+  std::optional<bool> add_space_prefix;    // put a space before every text
   std::optional<uint64_t> embedding_rows;  // rows of the embedding matrix, if known
 
   std::optional<uint64_t> bos_id;

@@ -169,9 +169,9 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   Status Logits(std::span<const int32_t> ids,
                 const std::function<bool(int64_t first, std::span<const float> logits)>& on_rows);
 
-  // The sum of -ln p over the tokens after the first of `ids`, each predicted from those in front
-  // of it; perplexity is exp(sum / (count - 1)). Blocks. Errors as Logits(), usage.request for
-  // fewer than two ids.
+  // The sum of -ln p over the tokens after the first of `ids`, each predicted from those before it;
+  // perplexity is exp(sum / (count - 1)). Blocks. Errors as Logits(), usage.request for fewer than
+  // two ids.
   Result<double> NegativeLogLikelihood(std::span<const int32_t> ids);
 
   // Reads the prompt of a request and stores what the model's caches hold of its whole chunks

@@ -49,7 +49,7 @@ struct Request {
   // "content"}, with "tool_calls" and "tool_call_id". It is rendered with the model's chat
   // template.
   std::string messages = {};
-  // Put the configured system prompt (generation.system) in front of messages without one.
+  // Put the configured system prompt (generation.system) before messages without one.
   bool default_system = true;
   // A text to be continued as it is. Markers of the template are recognised; BOS is added once.
   std::string prompt = {};
@@ -81,7 +81,7 @@ struct Request {
 
   int64_t max_tokens = -1;  // 0 only reads the prompt; negative: until the end or a full context
   int64_t max_context = 0;  // tokens of prompt and answer; 0: as many as a slot holds
-  std::vector<std::string> stop = {};  // texts in front of which the answer ends
+  std::vector<std::string> stop = {};  // texts before which the answer ends
   SamplingOptions sampling = {};
   // -1: no log-probabilities; else those of the drawn tokens and of this many best ones, at
   // most 20.
@@ -111,7 +111,7 @@ struct ToolCall {
   std::string arguments;  // a JSON object
 };
 
-// The natural logarithm of a token's probability in front of bias, penalties and temperature.
+// The natural logarithm of a token's probability before bias, penalties and temperature.
 struct TokenLogprob {
   int32_t token = 0;
   float logprob = 0;

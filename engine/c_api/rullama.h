@@ -284,7 +284,7 @@ typedef struct rullama_request {
   size_t prompt_size; /* bytes; 0: up to the zero byte */
   const int32_t* ids; /* token ids to be continued as they are */
   size_t id_count;
-  const char* const* stop; /* texts in front of which the answer ends */
+  const char* const* stop; /* texts before which the answer ends */
   size_t stop_count;
   /* 0 only reads the prompt; a negative number is as if not given. If none is configured: until the
    * model ends its turn or the context is full. */
@@ -379,7 +379,7 @@ typedef struct rullama_event {
   int64_t total;
 } rullama_event;
 
-/* The natural logarithm of a token's probability in front of bias, penalties and temperature. */
+/* The natural logarithm of a token's probability before bias, penalties and temperature. */
 typedef struct rullama_token_logprob {
   int32_t token;
   float logprob;
@@ -505,7 +505,7 @@ RULLAMA_FUNCTION rullama_code rullama_engine_logits(rullama_engine* engine, cons
                                                     rullama_error** error);
 
 /* Sets *sum to the sum of -ln p over the tokens after the first of `ids`, each predicted from
- * those in front of it; perplexity is exp(*sum / (id_count - 1)). Errors as
+ * those before it; perplexity is exp(*sum / (id_count - 1)). Errors as
  * rullama_engine_logits(), usage.request for fewer than two ids. [any] [blocks] */
 RULLAMA_FUNCTION rullama_code rullama_engine_negative_log_likelihood(rullama_engine* engine,
                                                                      const int32_t* ids,

@@ -1,5 +1,5 @@
-// What the slots of a session hold, and what is known of a prompt before it is read: rows that a
-// slot still has of an earlier request, and snapshots in host memory.
+// The contents of the slots of a session, and the known parts of a prompt before it is read: rows
+// that a slot still has of an earlier request, and snapshots in host memory.
 //
 // Ownership: borrows the session. Thread safety: one thread.
 #pragma once

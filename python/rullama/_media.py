@@ -43,7 +43,7 @@ def add_media(values: dict[str, Any]) -> None:
     """Makes the member ``media`` of a native request of ``images``, ``audio`` and ``image_tokens``.
 
     They fill the parts {"type": "image"} and {"type": "audio"} of the messages, or the markers of a
-    prompt, in order. Messages without such parts get them in front of the text of the last one.
+    prompt, in order. Messages without such parts get them before the text of the last one.
     """
     files = {"image": files_of(values.pop("images", None)), "audio": files_of(values.pop("audio", None))}
     image_tokens = operator.index(values.pop("image_tokens", 0))

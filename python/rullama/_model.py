@@ -281,8 +281,8 @@ class Model:
             parts.cancel()
 
     def negative_log_likelihood(self, ids: Sequence[int]) -> float:
-        """The sum of -ln p over the tokens after the first, each predicted from those in front of
-        it, in nats. Raises as ``logits()``, and ``ValueError`` for fewer than two ids."""
+        """The sum of -ln p over the tokens after the first, each predicted from those before it, in
+        nats. Raises as ``logits()``, and ``ValueError`` for fewer than two ids."""
         tokens = np.asarray(_ids(ids), dtype=np.int64)
         if len(tokens) < 2:
             raise ValueError(f"there are {len(tokens)} tokens, expected at least 2")

@@ -41,7 +41,7 @@ class Stream:
         return event_of(event)
 
     def wait(self) -> Completion:
-        """Reads what is left and returns the whole answer. Blocks; raises as the iterator does."""
+        """Reads the rest and returns the whole answer. Blocks; raises as the iterator does."""
         for _ in self:
             pass
         return self.completion
@@ -126,7 +126,7 @@ class AsyncStream:
         raise item
 
     async def wait(self) -> Completion:
-        """Reads what is left and returns the whole answer."""
+        """Reads the rest and returns the whole answer."""
         async for _ in self:
             pass
         return self.completion

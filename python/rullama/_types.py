@@ -42,7 +42,7 @@ class Event:
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The natural logarithm of a token's probability, in front of penalties and temperature."""
+    """The natural logarithm of a token's probability, before penalties and temperature."""
 
     token: int
     logprob: float
@@ -101,7 +101,7 @@ class RequestOptions(SamplingOptions, total=False):
     docs/configuration.md, block ``sampler``."""
 
     max_tokens: int  #: 0 only reads the prompt; negative: until the end or a full context
-    stop: Sequence[str]  #: texts in front of which the answer ends
+    stop: Sequence[str]  #: texts before which the answer ends
     logit_bias: Mapping[int, float]  #: added to the logit of a token; -infinity bans it
     seed: int  #: 0 to 2**63 - 1; without one a seed is drawn
     top_logprobs: int  #: log-probabilities of this many best tokens, at most 20
@@ -111,7 +111,7 @@ class RequestOptions(SamplingOptions, total=False):
     allowed_tools: Sequence[str]  #: names of the tools that may be called; by default all
     parallel_tool_calls: bool  #: several calls may follow one another, as by default
     #: pictures: names of files, or the bytes of files (JPEG, PNG, WebP, GIF). They fill the parts
-    #: {"type": "image"} of the messages, which are otherwise put in front of the last message's
+    #: {"type": "image"} of the messages, which are otherwise put before the last message's
     #: text, or the markers <|image|> of a prompt
     images: File | Sequence[File]
     audio: File | Sequence[File]  #: sounds (WAV, FLAC, Ogg, MP3), in the same way: <|audio|>

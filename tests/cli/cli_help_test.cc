@@ -49,7 +49,7 @@ TEST(Help, AnOptionHasOneDefault) {
     const size_t next = serve.find("[default ", at + 1);
     if (next == std::string::npos) break;
     EXPECT_NE(serve.substr(at, next - at).find("\n  -"), std::string::npos)
-        << "two defaults in front of: " << serve.substr(next, 40);
+        << "two defaults before: " << serve.substr(next, 40);
     at = next;
   }
 }

@@ -63,7 +63,7 @@ TEST(Media, SoundIsHeard) {
   EXPECT_EQ(last.at("media"), json({{{"kind", "sound"}, {"tokens", 34}, {"seconds", 1.37}}}));
 }
 
-// As the options stand on the command line, so the media stand in front of the prompt; markers in
+// As the options stand on the command line, so the media stand before the prompt; markers in
 // raw text are their places.
 TEST(Media, KeepTheOrderOfTheOptions) {
   const auto run = [](std::vector<std::string> more) {

@@ -26,8 +26,8 @@ struct ShellResult {
   std::string out;  // and what went to stderr
 };
 
-// Runs a script in `shell` ("bash -c") with the built program in front of PATH, a home of its own
-// and a store of Ollama with two models.
+// Runs a script in `shell` ("bash -c") with the built program first in PATH, a home of its own and
+// a store of Ollama with two models.
 ShellResult RunShell(const std::string& shell, const std::string& script) {
   const fs::path home = TemporaryDirectory() / "home";
   const fs::path store = home / ".ollama/models/manifests/registry.ollama.ai/library/gemma4";

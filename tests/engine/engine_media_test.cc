@@ -82,7 +82,7 @@ Request PromptOf(const std::string& pair, const std::string& name) {
   return request;
 }
 
-// A turn of a user with a picture in front of a text.
+// A turn of a user with a picture before a text.
 Request ChatOf(const Medium& picture, const std::string& text) {
   Request request{
       .messages = json{{{"role", "user"},

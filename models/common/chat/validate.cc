@@ -150,7 +150,7 @@ Status CheckMessage(const Json& message, const std::string& path) {
   return CheckList(message, "tool_responses", role, "chat.tool_result", path, CheckResponse);
 }
 
-// A tool's result belongs to the calls of the assistant message in front of it.
+// A tool's result belongs to the calls of the assistant message before it.
 Status CheckToolResults(const Json& messages) {
   bool open_calls = false;
   for (size_t i = 0; i < messages.size(); ++i) {

@@ -154,7 +154,7 @@ class Renderer {
 
   const Json& messages_;
   const ChatOptions& options_;
-  std::vector<size_t> system_;  // messages in front of the first turn
+  std::vector<size_t> system_;  // messages before the first turn
   std::vector<Turn> turns_;
   PromptWriter out_;
 };

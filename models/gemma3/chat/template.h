@@ -1,7 +1,7 @@
 // Renders a conversation as the prompt Gemma 3 was trained on: a native form of Google's chat
-// template. System text stands in front of the first user's turn; there are no tools and no
+// template. System text stands before the first user's turn; there are no tools and no
 // thoughts. The model was trained on turns that alternate, so messages of one side that follow one
-// another become one turn, as in Ollama, and system text in front of a greeting a turn of its own.
+// another become one turn, as in Ollama, and system text before a greeting a turn of its own.
 //
 // Thread safety: pure functions.
 #pragma once

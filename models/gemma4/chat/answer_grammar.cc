@@ -94,7 +94,7 @@ class AnswerGrammarBuilder {
     builder_.AddEpsilon(state, accept_);
   }
 
-  // A thought that may be in front of the answer, or that the prompt has begun.
+  // A thought that may be before the answer, or that the prompt has begun.
   void AddThought(StateId from, StateId to) {
     const StateId inside = builder_.AddState();
     if (form_.opens_thought) {

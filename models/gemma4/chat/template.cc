@@ -288,7 +288,7 @@ void Renderer::Media(const Json& parts) {
   }
 }
 
-// A video is a placeholder, or its frames: the time of each in front of its picture.
+// A video is a placeholder, or its frames: the time of each before its picture.
 void Renderer::Video(const Json& seconds) {
   if (!seconds.is_array()) return out_.Template(kVideo);
   std::string_view space;

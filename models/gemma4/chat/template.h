@@ -25,7 +25,7 @@ struct ChatOptions {
   bool preserve_thinking = false;
   bool add_generation_prompt = true;
   // Other than kNone: the conversation is an example to learn from. It ends with the marker that
-  // ends the last turn, and an empty thought that generation would begin with is in front of the
+  // ends the last turn, and an empty thought that generation would begin with is before the
   // last turn of the assistant. Reasoning is left out unless thinking is enabled.
   TrainedTurns trained = TrainedTurns::kNone;
 };

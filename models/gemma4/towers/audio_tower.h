@@ -30,7 +30,7 @@ struct AudioConfig {
   int64_t width = 0;  // of the residual stream
   int64_t heads = 0;
   int64_t ffn_width = 0;
-  int64_t out_width = 0;                      // in front of the projector
+  int64_t out_width = 0;                      // before the projector
   std::array<int64_t, 2> conv_channels = {};  // of the two convolutions that shorten the sound
   int64_t kernel = 0;                         // rows that the convolution of a block sees
   float eps = 1e-6F;                          // of the norms
