@@ -23,7 +23,7 @@
 #include "reduce.kernel"
 #include "lanes.kernel"
 
-#include "prologue.glsl"
+#include "prologue.kernel"
 
 // Runs of 16 elements, as many as the chunks have, in groups of 16 (PlaceOf).
 const uint kRuns = (kMaxColumns + 255) / 256 * 16;
