@@ -37,6 +37,9 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 
 #define OFFSET(x) Offset(x)
 #define MEMORY(name) push.name
+#define RECORD(Type, name) const Type& name = *push.name
+#define MEMORY_OF(record, name) record.name
+#define IS_NULL_OF(record, name) (record.name == nullptr)
 #define AdvanceBy(memory, count, bytes) ((memory) + Offset(count) * (bytes))
 #define Advance(memory, bytes) ((memory) + (bytes))
 #define FLOATS_AT(memory) ((float*)(memory))
@@ -50,7 +53,8 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 #define UINT2S(name) ((const uint2*)push.name)
 #define FLOAT4S_AT(memory) ((const float4*)(memory))
 #define FLOAT4S(name) FLOAT4S_AT(push.name)
-#define OUT_FLOAT4S(name) ((float4*)push.name)
+#define OUT_FLOAT4S_AT(memory) ((float4*)(memory))
+#define OUT_FLOAT4S(name) OUT_FLOAT4S_AT(push.name)
 #define OUR_FLOATS(name) ((volatile float*)push.name)
 #define OUR_UINT2S(name) ((uint2*)push.name)
 

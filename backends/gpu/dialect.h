@@ -62,7 +62,13 @@ inline constexpr Dialect kGlsl{
     .f32_constant = "layout(constant_id = $id$) const float $name$ = $value$;\n",
     .field = "  $type$ $name$;\n",
     .records = "  uvec2 $name$;  // $type$[$count$]\n",
-    .record = "struct $type$ {\n$fields$};\n#define HAS_$TYPE$ 1\n",
+    .record = R"(struct $type$ {
+$fields$};
+layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT $type$At {
+  $type$ v;
+};
+#define HAS_$TYPE$ 1
+)",
     .shared = "shared $type$ shared_$name$$dimension$;\n",
     .shared_memory = "$variables$",
     .no_shared_memory = "",

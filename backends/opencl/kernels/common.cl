@@ -153,6 +153,10 @@ typedef __global uchar* Memory;
 #define Offset size_t
 #define OFFSET(x) ((size_t)(x))
 #define MEMORY(name) AT(uchar, name)
+// A record of the arguments, the memory behind one of its addresses, and whether it is null.
+#define RECORD(Type, name) const Type name = push.name
+#define MEMORY_OF(record, name) ((Memory)record##_##name##_buffer + record.name)
+#define IS_NULL_OF(record, name) (record.name == ULONG_MAX)
 #define AdvanceBy(memory, count, bytes) ((memory) + (size_t)(count) * (bytes))
 #define Advance(memory, bytes) ((memory) + (bytes))
 #define FLOATS_AT(memory) ((__global float*)(memory))
@@ -166,6 +170,7 @@ typedef __global uchar* Memory;
 #define UINT2S(name) AT(uint2, name)
 #define FLOAT4S_AT(memory) ((__global const float4*)(memory))
 #define FLOAT4S(name) AT(const float4, name)
+#define OUT_FLOAT4S_AT(memory) ((__global float4*)(memory))
 #define OUT_FLOAT4S(name) AT(float4, name)
 // Neighbours in f16.
 float4 Half4At(Memory memory) {

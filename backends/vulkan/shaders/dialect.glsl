@@ -29,6 +29,9 @@
 #define Offset uint
 #define OFFSET(x) (x)
 #define MEMORY(name) p.name
+#define RECORD(Type, name) const Type name = Type##At(p.name).v
+#define MEMORY_OF(record, name) record.name
+#define IS_NULL_OF(record, name) IsNull(record.name)
 #define FLOATS_AT(memory) F32(memory).v
 #define INTS_AT(memory) I32(memory).v
 #define UINTS_AT(memory) U32(memory).v
@@ -44,7 +47,8 @@ vec4 HalvesOf(uvec2 bits) { return vec4(unpackHalf2x16(bits.x), unpackHalf2x16(b
 #define FLOAT4S_AT(memory) F32x4(memory).v
 #define FLOAT4S(name) FLOAT4S_AT(p.name)
 layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER OutF32x4 { vec4 v[]; };
-#define OUT_FLOAT4S(name) OutF32x4(p.name).v
+#define OUT_FLOAT4S_AT(memory) OutF32x4(memory).v
+#define OUT_FLOAT4S(name) OUT_FLOAT4S_AT(p.name)
 // Memory that invocations of a workgroup write, and others of it read after FENCE_OF_MEMORY() and
 // BARRIER().
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent BUFFER OurF32 { float v[]; };

@@ -23,6 +23,11 @@
 #include "reduce.kernel"
 #include "lanes.kernel"
 
+#define kRowQuads (p.k / 4)
+struct Own {
+  vec4 x_row[kTurns];
+};
+OWN_VARIABLES
 #include "prologue.kernel"
 
 // Runs of 16 elements, as many as the chunks have, in groups of 16 (PlaceOf).
@@ -91,7 +96,7 @@ void StageQuad(uint own, uint quad, vec4 x) {
 void StageRow(uint own) {
   const uint turn = kTurns * gl_WorkGroupSize.x;
   const uint row_of_x = FirstOwnRow() + own;
-  const uvec2 x = ValuesOf(p.x, row_of_x);
+  const uvec2 x = AdvanceBy(p.x, row_of_x, p.k * 4);
   if (IsNull(p.prologue)) {
     LoadRow(x, 0);
   } else {
@@ -99,7 +104,7 @@ void StageRow(uint own) {
   }
   for (uint first = 0; first < p.k / 4; first += turn) {
     vec4 row[kTurns];
-    [[unroll]] for (uint t = 0; t < kTurns; ++t) row[t] = x_row[t];
+    [[unroll]] for (uint t = 0; t < kTurns; ++t) row[t] = MINE(x_row)[t];
     LoadRow(x, first + turn);  // the next ones are on their way meanwhile
     [[unroll]] for (uint t = 0; t < kTurns; ++t) {
       if (first + t * gl_WorkGroupSize.x < p.k / 4) StageQuad(own, first + RowPlace(t), row[t]);

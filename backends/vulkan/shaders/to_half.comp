@@ -10,7 +10,6 @@
 #include "row_lanes.kernel"
 #include "high_low.glsl"
 
-layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT PrologueAt { Prologue v; };
 layout(buffer_reference, std430, buffer_reference_align = 8) BUFFER Pairs { vec2 v[]; };
 
 const bool kHasNorms = kNorms != 0;
