@@ -1,7 +1,6 @@
 // The kernels' source compiles by the rules of NVIDIA's compiler, which takes no pointer to const,
 // or to memory of another kind, for another one: PoCL, on which kernels are tested, only warns.
-// clang compiles each kernel in each of its forms, with the constants that it has before
-// specialisation.
+// clang compiles each kernel in each of its forms, with several values of its constants.
 #include "backends/opencl/sources.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +11,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -25,19 +23,43 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// -DC1=... for all constants of a kernel; `type`, if it is given, is that of its weights.
-std::string Constants(gpu::Shader shader, std::optional<DType> type = std::nullopt) {
+// The values of a kernel's constants: those before specialisation, with 1 in place of 0, which is
+// off; and those before specialisation with weights in blocks.
+enum class Values : uint8_t { kDefault, kOn, kBlocks };
+
+std::string ValueOf(const gpu::SpecConstant& constant, Values values) {
+  if (values == Values::kBlocks && constant.name == "kType") {
+    return std::to_string(static_cast<uint32_t>(DType::kQ4_K));
+  }
+  if (constant.type == gpu::SpecConstant::Type::kF32) {
+    return std::to_string(std::bit_cast<uint32_t>(std::stof(constant.value)));
+  }
+  return values == Values::kOn && constant.value == "0" ? "1" : constant.value;
+}
+
+// -DC1=... for all constants of a kernel.
+std::string Constants(gpu::Shader shader, Values values) {
   std::string out;
   size_t id = 1;
   for (const gpu::SpecConstant& constant : gpu::ConstantsOf(shader)) {
-    const bool is_float = constant.type == gpu::SpecConstant::Type::kF32;
-    const std::string bits =
-        type && constant.name == "kType" ? std::to_string(static_cast<uint32_t>(*type))
-        : is_float ? std::to_string(std::bit_cast<uint32_t>(std::stof(constant.value)))
-                   : constant.value;
-    out += " -DC" + std::to_string(id++) + "=" + bits + "u";
+    out += " -DC" + std::to_string(id++) + "=" + ValueOf(constant, values) + "u";
   }
   return out;
+}
+
+constexpr char kClang[] =
+    "clang -cc1 -triple nvptx64-nvidia-nvcl -x cl -cl-std=CL1.2 -finclude-default-header ";
+
+// OpenCL's own functions, which clang reads once for all kernels.
+const std::string& Functions() {
+  static const std::string file = [] {
+    const std::string source = ::testing::TempDir() + "/functions.cl", compiled = source + ".pch";
+    std::ofstream(source) << "\n";
+    const std::string command = kClang + ("-emit-pch -o '" + compiled + "' '" + source + "'");
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return compiled;
+  }();
+  return file;
 }
 
 // What clang says of a source; empty if it compiles.
@@ -46,7 +68,7 @@ std::string ErrorsOf(const std::string& source, const std::string& options) {
   std::ofstream(file) << source;
   // NVIDIA's compiler knows `asm` in OpenCL C.
   const std::string command =
-      "clang -cc1 -triple nvptx64-nvidia-nvcl -x cl -cl-std=CL1.2 -finclude-default-header"
+      kClang + ("-include-pch '" + Functions() + "'") +
       " -Dasm=__asm__ -fsyntax-only -Wno-everything"
       " -Werror=incompatible-pointer-types -Werror=incompatible-pointer-types-discards-qualifiers"
       " -Werror=implicit-function-declaration -Werror=int-conversion -Werror=return-type " +
@@ -73,10 +95,12 @@ TEST_P(OpenClFormTest, AllKernelsCompileStrictly) {
     const std::string file = std::string(gpu::NameOf(shader)) + ".cl";
     if (!HasSource(file)) continue;
     const std::string source = SourceOf(file);
-    EXPECT_EQ(ErrorsOf(source, GetParam() + Constants(shader)), "") << file;
+    std::vector<Values> all = {Values::kDefault, Values::kOn};
+    if (source.find("UnpackBlocks") != std::string::npos) all.push_back(Values::kBlocks);
+    for (const Values values : all) {
+      EXPECT_EQ(ErrorsOf(source, GetParam() + Constants(shader, values)), "") << file;
+    }
     ++kernels;
-    if (source.find("UnpackBlocks") == std::string::npos) continue;
-    EXPECT_EQ(ErrorsOf(source, GetParam() + Constants(shader, DType::kQ4_K)), "") << file;
   }
   EXPECT_GT(kernels, 40U);
 }
