@@ -20,11 +20,12 @@ void Write(const std::string& path, const std::string& text) {
 }
 
 // The numbers of types as `types`, and the header of each kernel NAME as `NAME`, with `ending`.
-void WriteAll(const std::string& directory, const Dialect& dialect, const std::string& ending) {
-  Write(directory + "/types" + ending, TypeNumbers(dialect));
-  for (const Shader shader : AllShaders()) {
-    Write(directory + "/" + std::string(NameOf(shader)) + ending, Header(shader, dialect));
-  }
+void WriteAll(const std::string& directory, const Dialect& dialect, std::string_view ending) {
+  const auto path_of = [&](std::string_view name) {
+    return std::string(directory).append("/").append(name).append(ending);
+  };
+  Write(path_of("types"), TypeNumbers(dialect));
+  for (const Shader shader : AllShaders()) Write(path_of(NameOf(shader)), Header(shader, dialect));
 }
 
 }  // namespace

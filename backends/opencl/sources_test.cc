@@ -3,13 +3,16 @@
 // clang compiles each kernel in each of its forms, with several values of its constants.
 #include "backends/opencl/sources.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rullama/sdk/dtype.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -37,43 +40,72 @@ std::string ValueOf(const gpu::SpecConstant& constant, Values values) {
   return values == Values::kOn && constant.value == "0" ? "1" : constant.value;
 }
 
+using Words = std::vector<std::string>;
+
 // -DC1=... for all constants of a kernel.
-std::string Constants(gpu::Shader shader, Values values) {
-  std::string out;
-  size_t id = 1;
+Words Constants(gpu::Shader shader, Values values) {
+  Words out;
   for (const gpu::SpecConstant& constant : gpu::ConstantsOf(shader)) {
-    out += " -DC" + std::to_string(id++) + "=" + ValueOf(constant, values) + "u";
+    out.push_back("-DC" + std::to_string(out.size() + 1) + "=" + ValueOf(constant, values) + "u");
   }
   return out;
 }
 
-constexpr char kClang[] =
-    "clang -cc1 -triple nvptx64-nvidia-nvcl -x cl -cl-std=CL1.2 -finclude-default-header ";
+// Runs clang on OpenCL C for NVIDIA's devices. Its exit code; what it says is in a file.
+int RunClang(const Words& options, const std::string& log) {
+  Words words = {"clang", "-cc1", "-triple",       "nvptx64-nvidia-nvcl",
+                 "-x",    "cl",   "-cl-std=CL1.2", "-finclude-default-header"};
+  words.insert(words.end(), options.begin(), options.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                   0600);
+  pid_t child = 0;
+  const int started =
+      posix_spawnp(&child, arguments[0], &files, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  int status = 0;
+  if (started != 0 || waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// A file of this process.
+std::string PathOf(const std::string& name) {
+  return ::testing::TempDir() + "/opencl_sources_" + std::to_string(getpid()) + "_" + name;
+}
 
 // OpenCL's own functions, which clang reads once for all kernels.
-const std::string& Functions() {
-  static const std::string file = [] {
-    const std::string source = ::testing::TempDir() + "/functions.cl", compiled = source + ".pch";
-    std::ofstream(source) << "\n";
-    const std::string command = kClang + ("-emit-pch -o '" + compiled + "' '" + source + "'");
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return compiled;
-  }();
-  return file;
+std::string CompiledFunctions() {
+  const std::string source = PathOf("functions.cl");
+  std::string compiled = source + ".pch";
+  std::ofstream(source) << "\n";
+  EXPECT_EQ(RunClang({"-emit-pch", "-o", compiled, source}, source + ".log"), 0)
+      << "no clang, which tools/install-deps.sh --tests installs?";
+  return compiled;
 }
 
 // What clang says of a source; empty if it compiles.
-std::string ErrorsOf(const std::string& source, const std::string& options) {
-  const std::string file = ::testing::TempDir() + "/kernel.cl", log = file + ".log";
+std::string ErrorsOf(const std::string& source, const Words& options) {
+  static const std::string kFunctions = CompiledFunctions();
+  const std::string file = PathOf("kernel.cl"), log = file + ".log";
   std::ofstream(file) << source;
   // NVIDIA's compiler knows `asm` in OpenCL C.
-  const std::string command =
-      kClang + ("-include-pch '" + Functions() + "'") +
-      " -Dasm=__asm__ -fsyntax-only -Wno-everything"
-      " -Werror=incompatible-pointer-types -Werror=incompatible-pointer-types-discards-qualifiers"
-      " -Werror=implicit-function-declaration -Werror=int-conversion -Werror=return-type " +
-      options + " '" + file + "' >'" + log + "' 2>&1";
-  if (std::system(command.c_str()) == 0) return "";
+  Words words = {"-include-pch",
+                 kFunctions,
+                 "-Dasm=__asm__",
+                 "-fsyntax-only",
+                 "-Wno-everything",
+                 "-Werror=incompatible-pointer-types",
+                 "-Werror=incompatible-pointer-types-discards-qualifiers",
+                 "-Werror=implicit-function-declaration",
+                 "-Werror=int-conversion",
+                 "-Werror=return-type"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.push_back(file);
+  if (RunClang(words, log) == 0) return "";
   std::ostringstream text;
   text << std::ifstream(log).rdbuf();
   return "clang says: " + text.str();
@@ -87,7 +119,7 @@ bool HasSource(const std::string& file) {
   }
 }
 
-class OpenClFormTest : public ::testing::TestWithParam<std::string> {};
+class OpenClFormTest : public ::testing::TestWithParam<Words> {};
 
 TEST_P(OpenClFormTest, AllKernelsCompileStrictly) {
   size_t kernels = 0;
@@ -98,7 +130,9 @@ TEST_P(OpenClFormTest, AllKernelsCompileStrictly) {
     std::vector<Values> all = {Values::kDefault, Values::kOn};
     if (source.find("UnpackBlocks") != std::string::npos) all.push_back(Values::kBlocks);
     for (const Values values : all) {
-      EXPECT_EQ(ErrorsOf(source, GetParam() + Constants(shader, values)), "") << file;
+      Words options = Constants(shader, values);
+      options.insert(options.end(), GetParam().begin(), GetParam().end());
+      EXPECT_EQ(ErrorsOf(source, options), "") << file;
     }
     ++kernels;
   }
@@ -106,16 +140,17 @@ TEST_P(OpenClFormTest, AllKernelsCompileStrictly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, OpenClFormTest,
-                         ::testing::Values("-DCPU -DTHREADS=1", "-DGENERIC -DTHREADS=256",
-                                           "-DNVIDIA -DTHREADS=256"));
+                         ::testing::Values(Words{"-DCPU", "-DTHREADS=1"},
+                                           Words{"-DGENERIC", "-DTHREADS=256"},
+                                           Words{"-DNVIDIA", "-DTHREADS=256"}));
 
 TEST(OpenClSources, WhatNvidiaRejectsIsAnError) {
   const std::string function = "void Set(__global float* x) { *x = 0; }\n";
   const std::string kernel = function + "__kernel void k(__global float* x) { Set(x); }\n";
-  EXPECT_EQ(ErrorsOf(kernel, ""), "");
-  EXPECT_THAT(ErrorsOf(function + "__kernel void k(__global const float* x) { Set(x); }\n", ""),
+  EXPECT_EQ(ErrorsOf(kernel, {}), "");
+  EXPECT_THAT(ErrorsOf(function + "__kernel void k(__global const float* x) { Set(x); }\n", {}),
               HasSubstr("discards qualifiers"));
-  EXPECT_THAT(ErrorsOf(function + "__kernel void k(__local float* x) { Set(x); }\n", ""),
+  EXPECT_THAT(ErrorsOf(function + "__kernel void k(__local float* x) { Set(x); }\n", {}),
               HasSubstr("address space"));
 }
 
