@@ -14,6 +14,14 @@ namespace {
 // Where it only matters that there is a mask.
 constexpr std::array kSomeMask = {~uint32_t{0}};
 
+// Notes that the first token of a writer is there; false if it still reads the prompt itself.
+bool BeginWriting(RunningJob& writer, const SessionStats& stats) {
+  if (!writer.has_read()) return false;
+  writer.first_token = EngineClock::now();
+  writer.after_prompt = stats;
+  return true;
+}
+
 }  // namespace
 
 PromptReader::PromptReader(Session& session, const SchedulerOptions& options,
@@ -141,10 +149,7 @@ Status PromptReader::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
   RL_RETURN_IF_ERROR(Share(slot, std::span(writers).subspan(1)));
   RL_ASSIGN_OR_RETURN(const SessionStats stats, session_.Stats());
   for (size_t i = 0; i < writers.size(); ++i) {
-    RunningJob& writer = jobs_.At(writers[i]);
-    if (!writer.has_read()) continue;  // reads the prompt itself
-    writer.first_token = EngineClock::now();
-    writer.after_prompt = stats;
+    if (!BeginWriting(jobs_.At(writers[i]), stats)) continue;
     jobs_.TakeToken(writers[i], session_.past(writers[i]), results[i]);
   }
   return OkStatus();
@@ -160,10 +165,7 @@ Status PromptReader::ReadForCanvases(int32_t slot, RunningJob& running,
   writers.insert(writers.begin(), slot);
   RL_ASSIGN_OR_RETURN(const SessionStats stats, session_.Stats());
   for (const int32_t writer : writers) {
-    RunningJob& of_writer = jobs_.At(writer);
-    if (!of_writer.has_read()) continue;  // reads the prompt itself
-    of_writer.first_token = EngineClock::now();
-    of_writer.after_prompt = stats;
+    if (!BeginWriting(jobs_.At(writer), stats)) continue;
     if (const Status begun = canvases_->Begin(writer); !begun) jobs_.Fail(writer, begun.error());
   }
   return OkStatus();
