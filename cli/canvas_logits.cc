@@ -57,19 +57,19 @@ Result<std::vector<float>> CanvasLogits(ModelSession& engine, const CanvasScore&
   session.ForgetSlot(0);
   PhiloxCanvasRandom unused(0);
   const ProgramGraphs& graphs = engine.graphs();
-  CanvasGeneratorOptions options{.read = graphs.read, .denoise = graphs.denoise.value()};
+  CanvasGeneratorOptions options{.graphs = CanvasGraphs(graphs)};
   options.capacity = engine.capacity() - std::ssize(score.canvas);
   options.canvas_length = std::ssize(score.canvas);
   RL_RETURN_IF_ERROR(CanvasGenerator(session, unused, options).Feed(score.prefix));
 
   RL_RETURN_IF_ERROR(SetCanvasRows(session, std::ssize(score.canvas)));
   RL_RETURN_IF_ERROR(
-      session.Prepare(std::ssize(score.canvas), DemandMode::kAllRows, options.denoise));
+      session.Prepare(std::ssize(score.canvas), DemandMode::kAllRows, options.graphs.denoise));
   RL_RETURN_IF_ERROR(session.ClearState(canvas_names::kSoftEmbedding));
   if (!score.previous.empty()) {
     RL_RETURN_IF_ERROR(Condition(session, graphs.condition.value(), score));
   }
-  RL_RETURN_IF_ERROR(RunCanvas(session, options.denoise, score.canvas));
+  RL_RETURN_IF_ERROR(RunCanvas(session, options.graphs.denoise, score.canvas));
   std::vector<float> logits(score.canvas.size() *
                             static_cast<size_t>(engine.model().facts().vocabulary));
   RL_RETURN_IF_ERROR(

@@ -202,7 +202,7 @@ class Bench {
       RL_RETURN_IF_ERROR(generator.Feed(rest));
       return SecondsSince(start);
     }
-    RL_ASSIGN_OR_RETURN(auto canvas, SessionCanvas::Begin(engine_.session(), options.denoise,
+    RL_ASSIGN_OR_RETURN(auto canvas, SessionCanvas::Begin(engine_.session(), options.graphs.denoise,
                                                           engine_.model().facts().vocabulary,
                                                           options.canvas_length, 0));
     const std::vector<float> uniforms(rest.size(), 0.5F);

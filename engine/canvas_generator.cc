@@ -10,8 +10,7 @@ namespace rullama {
 CanvasGeneratorOptions CanvasOptionsOf(const ModelSession& session) {
   const ModelFacts& facts = session.model().facts();
   const std::span<const TokenId> ends = session.tokenizer().end_of_generation_ids();
-  return {.read = session.graphs().read,
-          .denoise = session.graphs().denoise.value(),
+  return {.graphs = CanvasGraphs(session.graphs()),
           .capacity = session.capacity(),
           .canvas_length = facts.canvas.length,
           .vocabulary = facts.vocabulary,
@@ -24,8 +23,10 @@ CanvasGenerator::CanvasGenerator(Session& session, CanvasRandom& random,
     : session_(session),
       random_(random),
       options_(std::move(options)),
-      feeder_(session,
-              {.graph = options_.read, .slot = options_.slot, .cancelled = options_.cancelled}) {}
+      feeder_(
+          session,
+          {.graph = options_.graphs.read, .slot = options_.slot, .cancelled = options_.cancelled}) {
+}
 
 Status CanvasGenerator::CheckFits(int64_t rows) const {
   if (Fits(rows)) return OkStatus();
@@ -44,8 +45,9 @@ Status CanvasGenerator::Begin() {
   RL_RETURN_IF_ERROR(CheckFits(options_.canvas_length));
   RL_ASSIGN_OR_RETURN(loop_, EntropyBoundLoop::Begin(options_.settings, options_.vocabulary,
                                                      options_.canvas_length, position(), random_));
-  RL_ASSIGN_OR_RETURN(model_, SessionCanvas::Begin(session_, options_.denoise, options_.vocabulary,
-                                                   options_.canvas_length, options_.slot));
+  RL_ASSIGN_OR_RETURN(model_,
+                      SessionCanvas::Begin(session_, options_.graphs.denoise, options_.vocabulary,
+                                           options_.canvas_length, options_.slot));
   return OkStatus();
 }
 

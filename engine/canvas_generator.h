@@ -19,6 +19,7 @@
 #include "core/base/stop_reason.h"
 #include "core/runtime/sequence_feeder.h"
 #include "core/runtime/session.h"
+#include "engine/model_program.h"
 #include "engine/session_canvas.h"
 #include "samplers/canvas_random.h"
 #include "samplers/entropy_bound.h"
@@ -27,9 +28,17 @@ namespace rullama {
 
 class ModelSession;
 
+// The graphs of a session that write canvases.
+struct CanvasGraphs {
+  // The program is that of a model that denoises.
+  explicit CanvasGraphs(const ProgramGraphs& program)
+      : read(program.read), denoise(program.denoise.value()) {}
+  GraphHandle read;     // appends tokens to the caches
+  GraphHandle denoise;  // takes a step of a canvas
+};
+
 struct CanvasGeneratorOptions {
-  GraphHandle read = {};     // of the session: appends tokens to the caches
-  GraphHandle denoise = {};  // takes a step of a canvas
+  CanvasGraphs graphs;
   int32_t slot = 0;
   int64_t capacity = 0;  // most positions of the sequence
   int64_t canvas_length = 0;

@@ -22,7 +22,7 @@ Draft DraftOf(int64_t canvas, const CanvasStep& step) {
 Status CanvasLoop::Prepare(const Job& job) {
   if (job.max_tokens == 0) return OkStatus();
   const CanvasGeneratorOptions& generator = options_.canvas->generator;
-  return session_.Prepare(generator.canvas_length, DemandMode::kAllRows, generator.denoise);
+  return session_.Prepare(generator.canvas_length, DemandMode::kAllRows, generator.graphs.denoise);
 }
 
 Status CanvasLoop::Begin(int32_t slot) {

@@ -31,7 +31,7 @@ struct DraftOptions {
 
 // For a model that denoises.
 struct CanvasOptions {
-  CanvasGeneratorOptions generator = {};
+  CanvasGeneratorOptions generator;
   DiffusionRandom random = DiffusionRandom::kPhilox;
 };
 

@@ -64,8 +64,7 @@ std::vector<float> ReadLogits(const std::string& name) {
 std::vector<int32_t> Ids(const nlohmann::json& list) { return list.get<std::vector<int32_t>>(); }
 
 CanvasGeneratorOptions OptionsOf(const Opened& opened) {
-  return {.read = opened.graphs.read,
-          .denoise = opened.graphs.denoise.value(),
+  return {.graphs = CanvasGraphs(opened.graphs),
           .capacity = kCapacity,
           .canvas_length = opened.loaded->config.canvas.length,
           .vocabulary = opened.loaded->config.vocabulary};

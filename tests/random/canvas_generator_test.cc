@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <type_traits>
+
 #include "engine/cut_points.h"
 #include "engine/model_program.h"
 #include "engine/scheduling/scheduler.h"
@@ -19,6 +21,9 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kCanvas = 6;
 constexpr uint64_t kSeed = 11;
+
+// Without the graphs of the session a generator would run whichever is its first.
+static_assert(!std::is_default_constructible_v<CanvasGeneratorOptions>);
 
 // Few steps, so that a random model's canvas is finished soon.
 EntropyBoundSettings ThreeSteps() { return {.max_steps = 3, .entropy_bound = 4}; }
@@ -47,8 +52,7 @@ class CanvasGeneratorTest : public ::testing::Test {
     return Must(Session::Create(std::move(program.graphs), *weights_, options));
   }
   [[nodiscard]] CanvasGeneratorOptions Options(int64_t capacity) const {
-    return {.read = graphs_.read,
-            .denoise = graphs_.denoise.value(),
+    return {.graphs = CanvasGraphs(graphs_),
             .capacity = capacity,
             .canvas_length = kCanvas,
             .vocabulary = model_.config.vocabulary,
