@@ -51,10 +51,11 @@ uint64_t KernelCache::Prepare(std::span<const PipelineKey> keys) {
     failure = std::current_exception();
   }
   for (size_t i = 0; i < missing.size(); ++i) {
-    if (made[i]) kernels_.emplace(missing[i], std::move(made[i]));
+    if (!made[i]) continue;
+    kernels_.emplace(missing[i], std::move(made[i]));
+    changed_ = true;
   }
   if (failure) std::rethrow_exception(failure);
-  changed_ = changed_ || !missing.empty();
   return missing.size();
 }
 

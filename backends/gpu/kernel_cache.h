@@ -23,7 +23,7 @@ class KernelCache {
   KernelCache& operator=(const KernelCache&) = delete;
 
   // Compiles those that are missing, on several threads. Returns how many. Errors: as
-  // Driver::Compile; kernels that were compiled stay.
+  // Driver::Compile; kernels that were compiled stay, and are handed to the host in the end.
   uint64_t Prepare(std::span<const PipelineKey> keys);
   // One that was prepared.
   [[nodiscard]] const Kernel& Get(const PipelineKey& key) const;

@@ -92,6 +92,21 @@ TEST(KernelCache, WhatFailsLeavesTheOthers) {
   EXPECT_THAT(driver.compiled, UnorderedElementsAre(kFirst, kThird));
 }
 
+TEST(KernelCache, TheHostKeepsWhatWasCompiledBesideAFailure) {
+  FakeHost host;
+  OneFails driver(host);
+  { EXPECT_THROW(KernelCache(driver).Prepare(std::vector{kFirst, kSecond, kThird}), sdk::Error); }
+  ASSERT_THAT(host.blobs, SizeIs(1));
+  EXPECT_THAT(host.blobs.at("fake"), SizeIs(2));
+}
+
+TEST(KernelCache, TheHostIsHandedNothingIfAllFail) {
+  FakeHost host;
+  OneFails driver(host);
+  { EXPECT_THROW(KernelCache(driver).Prepare(std::vector{kSecond}), sdk::Error); }
+  EXPECT_THAT(host.blobs["fake"], IsEmpty());
+}
+
 struct FakeJoined final : JoinedKernels {
   explicit FakeJoined(int& waits) : waits_(waits) {}
   void Wait() noexcept override { ++waits_; }
