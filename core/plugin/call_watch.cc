@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -12,9 +11,8 @@
 
 namespace rullama {
 
-CallWatch::CallWatch(std::chrono::milliseconds limit,
-                     std::function<void(const WatchedCall&)> on_late)
-    : limit_(limit), on_late_(std::move(on_late)) {
+CallWatch::CallWatch(std::chrono::milliseconds limit, Describe describe, Tell tell)
+    : limit_(limit), describe_(std::move(describe)), tell_(std::move(tell)) {
   try {
     thread_ = std::thread([this] { Watch(); });
   } catch (const std::system_error&) {
@@ -56,7 +54,10 @@ void CallWatch::Watch() {
     if (done_.wait_until(lock, due, [this] { return stop_; })) return;
     if (!waits() || Clock::now() < begin_ + limit_) continue;
     told_.push_back(call_.function);
-    on_late_(call_);
+    const std::string text = describe_(call_);
+    lock.unlock();
+    tell_(text);
+    lock.lock();
   }
 }
 

@@ -1,15 +1,17 @@
 // Reports a call of a plugin that takes too long: a driver that hangs otherwise looks like rullama
 // itself hanging. It only reports; nothing is interrupted.
 //
-// Ownership: the thread is joined by the destructor. Thread safety: one call at a time; `on_late`
-// runs on the thread of the watch, while the call lasts, and must not begin or end one. Errors:
-// none; if the system gives no thread, nothing is watched.
+// Ownership: the thread is joined by the destructor. Thread safety: one call at a time. Both
+// functions run on the thread of the watch: `describe` while the call lasts, which ends no earlier,
+// so it must not block; `tell` holds nothing up but the destructor. Errors: none; if the system
+// gives no thread, nothing is watched.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -27,8 +29,11 @@ struct WatchedCall {
 
 class CallWatch {
  public:
-  // Calls `on_late` while a call lasts longer than `limit`, once for each function.
-  CallWatch(std::chrono::milliseconds limit, std::function<void(const WatchedCall&)> on_late);
+  using Describe = std::function<std::string(const WatchedCall&)>;
+  using Tell = std::function<void(const std::string&)>;
+
+  // Describes a call that lasts longer than `limit` and tells the text, once for each function.
+  CallWatch(std::chrono::milliseconds limit, Describe describe, Tell tell);
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;
   ~CallWatch();
@@ -50,7 +55,8 @@ class CallWatch {
   void Watch();
 
   const std::chrono::milliseconds limit_;
-  const std::function<void(const WatchedCall&)> on_late_;
+  const Describe describe_;
+  const Tell tell_;
   std::mutex mutex_;
   std::condition_variable done_;
   bool stop_ = false;

@@ -14,9 +14,9 @@ void Sleep() { std::this_thread::sleep_for(milliseconds(1)); }
 
 TEST(CallWatch, SpeaksUpOnceForEachFunctionThatTakesTooLong) {
   std::atomic<int> compilations = 0, executions = 0;
-  CallWatch watch(milliseconds(5), [&](const WatchedCall& call) {
-    ++(call.function == "plan_compile" ? compilations : executions);
-  });
+  CallWatch watch(
+      milliseconds(5), [](const WatchedCall& call) { return std::string(call.function); },
+      [&](const std::string& text) { ++(text == "plan_compile" ? compilations : executions); });
   for (int round = 0; round < 3; ++round) {
     for (const std::string_view function : {"plan_compile", "plan_execute"}) {
       const CallWatch::Scope scope(watch, {.function = function});
@@ -33,12 +33,30 @@ TEST(CallWatch, SpeaksUpOnceForEachFunctionThatTakesTooLong) {
 TEST(CallWatch, IsQuietAboutCallsThatEnd) {
   std::atomic<int> late = 0;
   {
-    CallWatch watch(std::chrono::hours(1), [&](const WatchedCall&) { ++late; });
+    CallWatch watch(
+        std::chrono::hours(1), [](const WatchedCall&) { return std::string(); },
+        [&](const std::string&) { ++late; });
     for (int i = 0; i < 100; ++i) {
       const CallWatch::Scope scope(watch, {.function = "buffer_write"});
     }
   }
   EXPECT_EQ(late, 0);
+}
+
+// A log that nobody reads, such as a full pipe, must not hold up the plugin.
+TEST(CallWatch, ACallEndsWhileItIsToldAbout) {
+  std::atomic<bool> told = false, ended = false;
+  CallWatch watch(
+      milliseconds(5), [](const WatchedCall& call) { return std::string(call.function); },
+      [&](const std::string&) {
+        told = true;
+        while (!ended) Sleep();
+      });
+  {
+    const CallWatch::Scope scope(watch, {.function = "plan_compile"});
+    while (!told) Sleep();
+  }
+  ended = true;
 }
 
 TEST(CallWatch, OpsAreCountedByKind) {

@@ -87,12 +87,14 @@ void ReadOptionRecords(void* sink, const rl_option_info* options, uint64_t optio
 CallWatch WatchCallsOf(const PluginHost& host, std::string_view plugin,
                        std::chrono::milliseconds patience) {
   return CallWatch(
-      patience, [&host, name = std::string(plugin), patience](const WatchedCall& call) {
-        host.logger().warn(
+      patience,
+      [name = std::string(plugin), patience](const WatchedCall& call) {
+        return fmt::format(
             "plugin '{}' has spent {} s in {}{}; its driver may hang, Ctrl-C stops rullama", name,
             std::chrono::duration_cast<std::chrono::duration<double>>(patience).count(),
             call.function, SubjectOf(call));
-      });
+      },
+      [&host](const std::string& text) { host.logger().warn("{}", text); });
 }
 
 }  // namespace
