@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,11 +28,14 @@ struct WatchedMapping {
 };
 constexpr size_t kMaxMappings = 64;
 
-// A handler can only reach what has static storage. All of it is lock-free atomics.
+// What the alarm is set for.
+enum class Alarm : uint8_t { kNone, kInterrupt, kTerminate };
+
+// A handler can only reach what has static storage, and two threads may run handlers at once: all
+// of it is lock-free atomics.
 struct SignalState {
-  std::atomic<bool> cancelled{false};
-  std::atomic<bool> interrupted{false};
-  std::atomic<bool> terminated{false};
+  std::atomic<bool> cancelled{false};   // by SIGINT, SIGTERM or SIGHUP
+  std::atomic<bool> terminated{false};  // set before `cancelled`
   std::atomic<bool> editing{false};
   std::atomic<bool> terminal_changed{false};
   std::atomic<bool> hung_up{false};
@@ -40,27 +44,33 @@ struct SignalState {
   std::atomic<int> wake_read{-1};
   std::atomic<int> wake_write{-1};
   std::atomic<const char*> interrupt_notice{nullptr};
-  // What the alarm is set for, if it is.
-  enum class Alarm : uint8_t { kNone, kInterrupt, kTerminate };
+  // An alarm may come that was set for something else: its handler looks at the clock.
   std::atomic<Alarm> alarm{Alarm::kNone};
+  std::atomic<int64_t> terminate_ms{0};  // when the time after SIGTERM is over; 0: never
+  // Of an interrupt that has not been dealt with; plugins are looked at once a second.
+  std::atomic<int64_t> interrupt_ms{0};
+  std::atomic<int64_t> moved_ms{0};    // when a plugin was last seen to do anything
+  std::atomic<uint64_t> begun{0};      // PluginActivity at the last look
+  std::atomic<uint64_t> questions{0};  // the same
+  std::atomic<bool> told{false};       // that the program is still at work
   std::array<WatchedMapping, kMaxMappings> mappings;
 };
-static_assert(std::atomic<SignalState::Alarm>::is_always_lock_free);
+static_assert(std::atomic<Alarm>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 SignalState signals;
-using Alarm = SignalState::Alarm;
 
-// What is looked at once a second after an interrupt, until it has been dealt with. The handler of
-// SIGINT writes it before it sets the alarm, then that of SIGALRM alone.
-struct InterruptWatch {
-  PluginActivity seen;      // a second ago
-  unsigned seconds = 0;     // since the interrupt
-  unsigned motionless = 0;  // of these, since a plugin that is in a call last did anything
-};
-InterruptWatch interrupt_watch;
+constexpr int64_t kMsPerSecond = 1000;
+
+int64_t NowMs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kMsPerSecond + now.tv_nsec / 1'000'000;
+}
 
 void Say(std::string_view text) {
+  const int saved = errno;
   // Nothing can be done about an error here.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  errno = saved;
 }
 
 void Wake() {
@@ -72,18 +82,28 @@ void Wake() {
   errno = saved;
 }
 
+// Begins to look at plugins, unless SIGTERM has come.
+void WatchInterrupt() {
+  const PluginActivity now = CurrentPluginActivity();
+  const int64_t now_ms = NowMs();
+  signals.begun.store(now.begun);
+  signals.questions.store(now.questions);
+  signals.interrupt_ms.store(now_ms);
+  signals.moved_ms.store(now_ms);
+  signals.told.store(false);
+  Alarm none = Alarm::kNone;
+  if (signals.alarm.compare_exchange_strong(none, Alarm::kInterrupt)) ::alarm(1);
+}
+
 void OnInterrupt(int) {
   // Set first: two threads may run this at once.
-  const bool pending = signals.interrupted.exchange(true);
-  signals.cancelled.store(true);
+  const bool pending = signals.cancelled.exchange(true);
   if (!signals.editing.load()) {
     if (pending || signals.alarm.load() != Alarm::kNone) ::_exit(kExitInterrupted);
     if (const char* notice = signals.interrupt_notice.load()) {
       Say(notice);
     } else {
-      interrupt_watch = {CurrentPluginActivity()};
-      signals.alarm.store(Alarm::kInterrupt);
-      ::alarm(1);
+      WatchInterrupt();
     }
   }
   Wake();
@@ -96,34 +116,46 @@ void OnTerminalChange(int) {
 
 void OnHangup(int) { signals.hung_up.store(true); }
 
+// Ends the process if its time after SIGTERM is over, else sets the alarm for that moment.
+void AwaitTermination() {
+  const int64_t end = signals.terminate_ms.load();
+  if (end == 0) return;
+  const int64_t left = end - NowMs();
+  if (left <= 0) ::_exit(kExitTerminated);
+  ::alarm(static_cast<unsigned>((left + kMsPerSecond - 1) / kMsPerSecond));
+}
+
 void OnTerminate(int) {
   if (signals.terminated.exchange(true)) ::_exit(kExitTerminated);
   signals.cancelled.store(true);
   Wake();
+  const int64_t seconds = signals.drain_seconds.load();
+  signals.terminate_ms.store(seconds == 0 ? 0 : NowMs() + seconds * kMsPerSecond);
   signals.alarm.store(Alarm::kTerminate);
-  ::alarm(signals.drain_seconds.load());
+  AwaitTermination();
 }
 
 void SayFunction(const PluginActivity& activity) {
   if (activity.function != nullptr) Say(activity.function);
 }
 
-// A second of an interrupt that has not been dealt with. A plugin that hangs would never let it be:
-// it is in a call, begins none and does not ask whether to stop.
-void OnInterruptedSecond() {
-  InterruptWatch& watch = interrupt_watch;
+// Looks at plugins. One that hangs would never let the interrupt be dealt with: it is in a call,
+// begins none and does not ask whether to stop.
+void LookAtInterrupt() {
   const PluginActivity now = CurrentPluginActivity();
-  const bool moved = now.begun != watch.seen.begun || now.questions != watch.seen.questions;
-  watch.motionless = now.running == 0 || moved ? 0 : watch.motionless + 1;
-  watch.seen = now;
-  const unsigned limit = signals.drain_seconds.load();
-  if (limit > 0 && watch.motionless >= limit) {
+  const int64_t now_ms = NowMs();
+  const bool begun = signals.begun.exchange(now.begun) != now.begun;
+  const bool asked = signals.questions.exchange(now.questions) != now.questions;
+  if (now.running == 0 || begun || asked) signals.moved_ms.store(now_ms);
+  const int64_t limit = signals.drain_seconds.load();
+  if (limit > 0 && now_ms - signals.moved_ms.load() >= limit * kMsPerSecond) {
     Say("\nrullama: error: a plugin hangs in ");
     SayFunction(now);
     Say(": since Ctrl-C it has neither returned nor asked whether to stop [plugin.hang]\n");
     ::_exit(kExitInterrupted);
   }
-  if (++watch.seconds == 1) {
+  const bool is_due = now_ms - signals.interrupt_ms.load() >= kMsPerSecond;
+  if (is_due && !signals.told.exchange(true)) {
     Say("\nrullama: still at work");
     if (now.running > 0) {
       Say(" in ");
@@ -132,6 +164,7 @@ void OnInterruptedSecond() {
     }
     Say("; Ctrl-C again ends the program at once\n");
   }
+  // After SIGTERM has come meanwhile this alarm comes too early, which its handler sees.
   ::alarm(1);
 }
 
@@ -140,9 +173,9 @@ void OnAlarm(int) {
     case Alarm::kNone:
       return;
     case Alarm::kInterrupt:
-      return OnInterruptedSecond();
+      return LookAtInterrupt();
     case Alarm::kTerminate:
-      ::_exit(kExitTerminated);
+      return AwaitTermination();
   }
 }
 
@@ -247,19 +280,19 @@ bool WaitForInput() {
 }
 
 void ClearInterrupt() {
+  // The alarm stays set, as SIGTERM may set it at this moment: nothing is due when it comes.
   Alarm set = Alarm::kInterrupt;
-  if (signals.alarm.compare_exchange_strong(set, Alarm::kNone)) ::alarm(0);
-  signals.interrupted.store(false);
-  signals.cancelled.store(signals.terminated.load());
+  signals.alarm.compare_exchange_strong(set, Alarm::kNone);
+  signals.cancelled.store(false);
+  if (signals.terminated.load()) signals.cancelled.store(true);
 }
 
 void ForgetSignals() {
-  signals.interrupted.store(false);
   signals.terminated.store(false);
   signals.cancelled.store(false);
 }
 
-bool Interrupted() { return signals.interrupted.load(); }
+bool Interrupted() { return signals.cancelled.load() && !signals.terminated.load(); }
 bool Terminated() { return signals.terminated.load(); }
 
 void WatchMapping(std::span<const std::byte> mapping) {

@@ -59,7 +59,7 @@ void ClearInterrupt();
 // Clears all flags: the signals that came were the ordinary end of the command, as for a server.
 void ForgetSignals();
 
-bool Interrupted();  // by SIGINT since the last ClearInterrupt or ForgetSignals
+bool Interrupted();  // by SIGINT since the last ClearInterrupt or ForgetSignals; not Terminated()
 bool Terminated();   // by SIGTERM or SIGHUP
 
 // A mapping whose loss SIGBUS reports; it must stay mapped until the process ends or
