@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <system_error>
 
@@ -23,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxNoteBytes = 2048;
+constexpr size_t kMaxForeignPlugins = 8;
 
 // Text that a handler may read while it is being changed: only what is complete is shown.
 struct CrashText {
@@ -39,12 +41,18 @@ struct CrashText {
 };
 static_assert(std::atomic<size_t>::is_always_lock_free);
 
+// A plugin that is not part of the installation.
+struct ForeignPlugin {
+  CrashText file;
+  CrashText backend;  // its name, once it is known
+};
+
 // A handler can only reach what has static storage.
 struct CrashState {
   CrashText device;
   CrashText caches;
-  CrashText plugin_file;     // of a plugin that is not part of the installation
-  CrashText plugin_backend;  // its name
+  std::array<ForeignPlugin, kMaxForeignPlugins> foreign;
+  std::atomic<size_t> foreign_count{0};
   std::atomic<bool> reported{false};
   std::array<bool, kCrashSignals.size()> ours = {};  // whose handlers are installed here
 };
@@ -78,16 +86,34 @@ void OnCrash(int signal, siginfo_t* info, void* context) {
   ::raise(signal);
 }
 
-// Before a plugin has said its name, calls have that of its file.
-bool IsForeign(const PluginCall& call) {
-  if (call.plugin.empty()) return false;
-  return call.plugin == crash.plugin_backend.view() || call.plugin == crash.plugin_file.view();
+std::span<const ForeignPlugin> ForeignPlugins() {
+  return std::span(crash.foreign).first(crash.foreign_count.load());
 }
 
-void AdviseAuthor() {
-  Tell("; this plugin is no part of the installation. The op: rullama-conformance --plugin '");
-  Tell(crash.plugin_file.view());
+// Before a plugin has said its name, calls have that of its file.
+const ForeignPlugin* FindForeign(const PluginCall& call) {
+  if (call.plugin.empty()) return nullptr;
+  for (const ForeignPlugin& one : ForeignPlugins()) {
+    if (call.plugin == one.backend.view() || call.plugin == one.file.view()) return &one;
+  }
+  return nullptr;
+}
+
+void AdviseAuthor(const ForeignPlugin& plugin) {
+  Tell("; this plugin is not part of the installation. The op: rullama-conformance --plugin '");
+  Tell(plugin.file.view());
   Tell("'; the line: this command under `gdb --args`, then `run` and `bt` [program.crash]\n");
+}
+
+// A crash on a thread of a plugin's own, or of memory that it damaged, is in no call.
+void NameForeignPlugins() {
+  std::string_view before = "; plugins that are not part of the installation were loaded: '";
+  for (const ForeignPlugin& one : ForeignPlugins()) {
+    Tell(before);
+    Tell(one.file.view());
+    before = "', '";
+  }
+  if (crash.foreign_count.load() > 0) Tell("'");
 }
 
 // The folder a driver keeps compiled kernels in: what `variable` says, or `name` in the user's
@@ -146,8 +172,16 @@ void DescribeDeviceForCrash(std::string_view backend, std::string_view device,
 }
 
 void DescribePluginForCrash(std::string_view file, std::string_view backend) {
-  crash.plugin_backend.Set(Printable(backend, kMaxNoteBytes));
-  crash.plugin_file.Set(Printable(file, kMaxNoteBytes));
+  const std::string path = Printable(file, kMaxNoteBytes);
+  const std::span known = ForeignPlugins();
+  const auto at = static_cast<size_t>(
+      std::ranges::find(known, path, [](const ForeignPlugin& one) { return one.file.view(); }) -
+      known.begin());
+  if (at == kMaxForeignPlugins) return;  // a crash in it gets the advice for ours
+  crash.foreign[at].backend.Set(Printable(backend, kMaxNoteBytes));
+  if (at < known.size()) return;
+  crash.foreign[at].file.Set(path);
+  crash.foreign_count.store(at + 1);
 }
 
 void ReportCrash(int signal, const siginfo_t* info, void* context) {
@@ -168,7 +202,8 @@ void ReportCrash(int signal, const siginfo_t* info, void* context) {
     Tell(device);
   }
   if (StackIsFull(signal, info, context)) Tell("; the stack is full, raise its limit (ulimit -s)");
-  if (IsForeign(call)) return AdviseAuthor();
+  if (const ForeignPlugin* plugin = FindForeign(call)) return AdviseAuthor(*plugin);
+  if (call.plugin.empty()) NameForeignPlugins();
   if (const std::string_view caches = crash.caches.view(); !caches.empty()) {
     Tell("; if it happens again, delete the caches of compiled kernels: ");
     Tell(caches);

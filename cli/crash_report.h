@@ -27,7 +27,8 @@ void DescribeDeviceForCrash(std::string_view backend, std::string_view device,
                             std::string_view driver);
 
 // Notes a plugin that is not part of this installation, by its file and, once it is known, the name
-// of its backend: a crash in it is for its author, who gets other advice.
+// of its backend: a crash in it is for its author, who gets other advice. A crash outside of calls
+// names all of them.
 void DescribePluginForCrash(std::string_view file, std::string_view backend);
 
 // Prints the report, for a handler; async-signal-safe. `context` is what the kernel gave it.

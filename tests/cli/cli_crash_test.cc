@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "tests/cli/program.h"
 
@@ -43,12 +45,38 @@ TEST(Crash, TheFunctionOfThePluginIsNamed) {
     EXPECT_THAT(result.err, AllOf(HasSubstr("SIGSEGV"), HasSubstr(" in " + function + " of plugin"),
                                   HasSubstr("rullama 0."), HasSubstr("[program.crash]")));
     EXPECT_THAT(result.err,
-                AllOf(HasSubstr("this plugin is no part of the installation"),
+                AllOf(HasSubstr("this plugin is not part of the installation"),
                       HasSubstr("rullama-conformance --plugin '" RULLAMA_FAKE_PLUGIN "'"),
                       HasSubstr("gdb --args"), Not(HasSubstr("needs no driver"))));
   }
   EXPECT_THAT(CrashIn("device_open", cache).err,
               AllOf(HasSubstr("backend 'fake' on 'Fake One'"), HasSubstr("(driver ")));
+}
+
+// Whichever of the user's plugins it is in; if it is in none, it may come from any.
+TEST(Crash, EachPluginOfTheUsersIsKnown) {
+  if (kSanitized) return;
+  RunOptions options;
+  options.environment = {"RULLAMA_FAKE=crash=device_count"};
+  for (const bool first : {true, false}) {
+    std::vector<std::string> arguments{"backends"};
+    for (const bool fake : {first, !first}) {
+      arguments.insert(arguments.end(),
+                       {"--plugin", fake ? RULLAMA_FAKE_PLUGIN : RULLAMA_FAULTY_PLUGIN});
+    }
+    EXPECT_THAT(RunRullama(arguments, options).err,
+                HasSubstr("rullama-conformance --plugin '" RULLAMA_FAKE_PLUGIN "'"));
+  }
+  RunningProgram program({"-m", TinyModel(), "--plugin", RULLAMA_FAULTY_PLUGIN, "--backend",
+                          "faulty", "--raw", "--greedy", "-p", "The", "-n", "-1"},
+                         {.join_streams = true});
+  EXPECT_THAT(program.ReadSome(), Not(::testing::IsEmpty()));
+  program.Signal(SIGSEGV);  // which the main thread takes
+  std::string text;
+  for (std::string more; !(more = program.ReadSome()).empty();) text += more;
+  EXPECT_EQ(program.Wait(), 128 + SIGSEGV);
+  EXPECT_THAT(text, HasSubstr("plugins that are not part of the installation were loaded: '" +
+                              std::string(RULLAMA_FAULTY_PLUGIN) + "'"));
 }
 
 // Outside of a plugin, or in one of ours, drivers are likely.
