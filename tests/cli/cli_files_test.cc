@@ -42,6 +42,37 @@ TEST(Files, WhatIsNoModelFileIsNamed) {
   }
 }
 
+TEST(Files, NamesMayHaveBlanksAndLettersOfAnyLanguage) {
+  const std::filesystem::path folder = TemporaryDirectory() / "Модели [ü] (1)";
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "— война и мир.gguf";
+  std::filesystem::copy_file(TinyModel(), path);
+  const RunResult shown = RunRullama({"show", path});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("война и мир"));
+  const RunResult run = RunRullama({"-m", path, "--greedy", "-p", "The", "-n", "2"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, Not(IsEmpty()));
+}
+
+// Some conversions of Gemma 4 lack it; its form is known without.
+TEST(Files, AFileOfGemma4WithoutAChatTemplateChats) {
+  std::string model = ReadFile(TinyModel());
+  const std::string key = "tokenizer.chat_template";
+  const size_t at = model.find(key);
+  ASSERT_NE(at, std::string::npos);
+  model.replace(at, key.size(), "tokenizer.chat_templatX");
+  const std::string path = TemporaryFile("template.gguf", model).string();
+  const std::vector<std::string> rest = {"--greedy", "-p", "Who is Andrew?", "-n", "8"};
+  std::vector<std::string> with = {"-m", TinyModel()}, without = {"-m", path};
+  with.insert(with.end(), rest.begin(), rest.end());
+  without.insert(without.end(), rest.begin(), rest.end());
+  const RunResult result = RunRullama(without);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("base model")));
+  EXPECT_EQ(result.out, RunRullama(with).out);
+}
+
 TEST(Files, MissingFilesAndDirectoriesAreInputErrors) {
   EXPECT_EQ(RunModel("/no/such/model.gguf").exit_code, 6);
   const RunResult directory = RunModel(TemporaryDirectory().string());
