@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -40,6 +42,7 @@ struct Node {
   std::set<size_t> dispatches = {};
   std::set<std::string> weights = {};
   std::set<std::string> states = {};
+  std::set<std::string> attention = {};  // what its rows see
   uint64_t weight_bytes = 0;
 };
 
@@ -54,8 +57,26 @@ struct Edge {
 
 struct Drawing {
   std::vector<Node> nodes;
-  std::set<Edge> edges;  // alike ones are drawn once
+  std::set<Edge> edges;          // alike ones are drawn once
+  std::set<size_t> unread = {};  // nodes whose readers are folded and not joined to them
 };
+
+// `drawing` with its nodes at other places, of which several may be one; nowhere: left out. Edges
+// within a place are left out too.
+constexpr size_t kNowhere = SIZE_MAX;
+Drawing Moved(Drawing drawing, const std::vector<size_t>& places) {
+  Drawing result;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] == result.nodes.size()) result.nodes.push_back(std::move(drawing.nodes[i]));
+  }
+  for (const Edge& edge : drawing.edges) {
+    const size_t from = places[edge.from], to = places[edge.to];
+    if (from != kNowhere && to != kNowhere && from != to) {
+      result.edges.insert({from, to, edge.label});
+    }
+  }
+  return result;
+}
 
 // "attn.q" of "blk.3.attn.q" inside block 3.
 std::string NameWithin(const std::string& name, int64_t block) {
@@ -73,6 +94,7 @@ class DrawingBuilder {
     for (Node& node : drawing_.nodes) {
       if (node.kind == NodeKind::kBlock) Describe(node);
     }
+    for (const size_t result : results_) drawing_.unread.erase(result);
     return std::move(drawing_);
   }
 
@@ -91,6 +113,7 @@ class DrawingBuilder {
       const Value& value = part.graph->value(output.value);
       if (value.producer == kNoOp) continue;
       const size_t from = node_of_op_[value.producer];
+      results_.insert(from);
       crossing_[output.name] = from;
       if (output.name != value.name) crossing_[value.name] = from;
     }
@@ -113,6 +136,12 @@ class DrawingBuilder {
     } else {
       node = FoldedBlock(block, part.device);
       ++drawing_.nodes[node].ops;
+      if (op.kind == OpKind::kAttention) {
+        const int64_t window = op.As<rl_attention_attrs>().window;
+        drawing_.nodes[node].attention.insert(window > 0
+                                                  ? fmt::format("attention to {} positions", window)
+                                                  : "attention to all positions");
+      }
       if (!part.dispatch_of_op.empty()) {
         drawing_.nodes[node].dispatches.insert(part.dispatch_of_op[index]);
       }
@@ -174,7 +203,10 @@ class DrawingBuilder {
     if (from == to || (is_outside(from) && is_outside(to))) return;
     const TensorType& type = graph.type(op.inputs[operand]);
     // Positions, and what goes into caches, would hide how the layers follow each other.
-    if (drawing_.nodes[to].kind == NodeKind::kBlock && type.dtype != DType::kF32) return;
+    if (drawing_.nodes[to].kind == NodeKind::kBlock && type.dtype != DType::kF32) {
+      if (drawing_.nodes[from].kind == NodeKind::kOp) drawing_.unread.insert(from);
+      return;
+    }
     size_t alike = 0;
     for (const ValueId input : op.inputs) {
       if (input != kNoValue && graph.type(input) == type) ++alike;
@@ -207,6 +239,7 @@ class DrawingBuilder {
       node.lines.push_back(
           fmt::format("{} weights, {}", node.weights.size(), SizeText(node.weight_bytes)));
     }
+    node.lines.insert(node.lines.end(), node.attention.begin(), node.attention.end());
     std::set<int64_t> others;
     for (const std::string& state : node.states) {
       const int64_t block = BlockOfName(state);
@@ -223,6 +256,7 @@ class DrawingBuilder {
   std::vector<size_t> node_of_op_;            // of the part
   std::map<size_t, size_t> ops_of_dispatch_;  // of the part
   std::map<std::string, size_t> crossing_;    // values that later parts read
+  std::set<size_t> results_;                  // nodes with an output of a part
   std::map<std::pair<int64_t, size_t>, size_t> folded_;
   std::map<std::string, size_t> stubs_;
 };
@@ -364,14 +398,85 @@ Drawing Connected(Drawing drawing) {
   std::vector<bool> kept(drawing.nodes.size());
   for (size_t i = 0; i < kept.size(); ++i) kept[i] = drawing.nodes[i].kind != NodeKind::kStub;
   for (const Edge& edge : drawing.edges) kept[edge.from] = kept[edge.to] = true;
-  std::vector<size_t> moved(kept.size());
-  Drawing result;
+  std::vector<size_t> places(kept.size(), kNowhere);
+  size_t count = 0;
   for (size_t i = 0; i < kept.size(); ++i) {
-    moved[i] = result.nodes.size();
-    if (kept[i]) result.nodes.push_back(std::move(drawing.nodes[i]));
+    if (kept[i]) places[i] = count++;
   }
+  return Moved(std::move(drawing), places);
+}
+
+// Leaves out what only folded blocks read, without an edge that is drawn: positions, for example.
+Drawing WithoutUnread(Drawing drawing) {
+  std::vector<size_t> readers(drawing.nodes.size());
+  std::vector<std::vector<size_t>> read_by(drawing.nodes.size());
   for (const Edge& edge : drawing.edges) {
-    result.edges.insert({moved[edge.from], moved[edge.to], edge.label});
+    ++readers[edge.from];
+    read_by[edge.to].push_back(edge.from);
+  }
+  std::vector<bool> left_out(drawing.nodes.size());
+  std::vector<size_t> unread(drawing.unread.begin(), drawing.unread.end());
+  while (!unread.empty()) {
+    const size_t node = unread.back();
+    unread.pop_back();
+    if (readers[node] > 0 || left_out[node] || drawing.nodes[node].kind != NodeKind::kOp) continue;
+    left_out[node] = true;
+    for (const size_t from : read_by[node]) {
+      if (--readers[from] == 0) unread.push_back(from);
+    }
+  }
+  std::vector<size_t> places(left_out.size(), kNowhere);
+  size_t count = 0;
+  for (size_t i = 0; i < left_out.size(); ++i) {
+    if (!left_out[i]) places[i] = count++;
+  }
+  return Moved(std::move(drawing), places);
+}
+
+bool AreAlike(const Node& a, const Node& b) {
+  return a.kind == NodeKind::kBlock && b.kind == NodeKind::kBlock && a.block + 1 == b.block &&
+         a.colour == b.colour &&
+         std::ranges::equal(std::span(a.lines).subspan(1), std::span(b.lines).subspan(1));
+}
+
+// Whether `second` may be drawn as one with `first`: it reads it, and nothing between the two would
+// read the one box and be read by it.
+bool FollowsDirectly(const Drawing& drawing, size_t first, size_t second) {
+  std::set<size_t> readers;
+  for (const Edge& edge : drawing.edges) {
+    if (edge.from == first) readers.insert(edge.to);
+  }
+  return readers.contains(second) && std::ranges::none_of(drawing.edges, [&](const Edge& edge) {
+           return edge.to == second && readers.contains(edge.from);
+         });
+}
+
+// Draws equal blocks that follow one another as one box.
+Drawing WithRuns(Drawing drawing) {
+  std::vector<size_t> places(drawing.nodes.size());
+  std::map<int64_t, size_t> last;  // the node of a folded block
+  size_t count = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    Node& node = drawing.nodes[i];
+    const auto before = node.kind == NodeKind::kBlock ? last.find(node.block - 1) : last.end();
+    const bool joins = before != last.end() && AreAlike(drawing.nodes[before->second], node) &&
+                       FollowsDirectly(drawing, before->second, i);
+    places[i] = joins ? places[before->second] : count++;
+    if (node.kind == NodeKind::kBlock) last[node.block] = i;
+  }
+  std::vector<std::pair<int64_t, int64_t>> runs(count, {INT64_MAX, INT64_MIN});
+  for (size_t i = 0; i < places.size(); ++i) {
+    auto& [first, end] = runs[places[i]];
+    first = std::min(first, drawing.nodes[i].block);
+    end = std::max(end, drawing.nodes[i].block);
+  }
+  Drawing result = Moved(std::move(drawing), places);
+  for (size_t i = 0; i < count; ++i) {
+    const auto& [first, end] = runs[i];
+    if (first == end) continue;
+    result.nodes[i].lines[0] = fmt::format("blocks {} to {}", first, end);
+    result.nodes[i].lines.insert(result.nodes[i].lines.begin() + 1,
+                                 fmt::format("{} alike, each with", end - first + 1));
   }
   return result;
 }
@@ -379,7 +484,8 @@ Drawing Connected(Drawing drawing) {
 }  // namespace
 
 Result<Picture> DrawGraph(const std::vector<DrawnPart>& parts, const DrawingOptions& options) {
-  return DrawingPainter(Connected(DrawingBuilder(parts, options).Build()), options).Paint();
+  Drawing drawing = WithoutUnread(DrawingBuilder(parts, options).Build());
+  return DrawingPainter(WithRuns(Connected(std::move(drawing))), options).Paint();
 }
 
 std::vector<BlockSize> BlocksOf(const std::vector<DrawnPart>& parts) {

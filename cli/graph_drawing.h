@@ -1,6 +1,7 @@
 // A graph as a picture: ops are boxes with the constants, inputs and states that they read; edges
-// carry shapes. A block of the model ("blk.N...") is one box unless it is opened; edges to such a
-// box are those of f32 values. One thread at a time (graph_layout.h).
+// carry shapes. A block of the model ("blk.N...") is one box unless it is opened, and equal ones
+// that follow one another are one box; edges to such a box are those of f32 values. One thread at a
+// time (graph_layout.h).
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 // markup.
 #include "cli/graph_drawing.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,6 +111,74 @@ TEST(GraphDrawingTest, ReadersAreBelow) {
   ASSERT_EQ(tops.size(), 3u);
   EXPECT_LT(tops[0], tops[1]);
   EXPECT_LT(tops[1], tops[2]);
+}
+
+// Positions (an op on i32) are read by blocks only, whose boxes do not show it.
+Graph AlikeBlocks() {
+  GraphBuilder builder("g");
+  const TensorType index(DType::kI32, {Dim::T()});
+  const ValueId pos = builder.Add(ops::Copy{.x = builder.Input("pos", index)}, "positions");
+  ValueId x = builder.Input("x", TensorType(DType::kF32, {Dim::T(), 2, 8}));
+  for (int64_t i = 0; i < 5; ++i) {
+    x = builder.Add(ops::Rope{.x = x, .pos = pos, .theta = 1e4F, .n_rot = 8},
+                    fmt::format("blk.{}.rope", i));
+  }
+  builder.Output("y", builder.Add(ops::Softcap{.x = x, .cap = 30}, "y"), RowDemand::kAll);
+  auto graph = std::move(builder).Finish();
+  EXPECT_TRUE(graph) << graph.error().ToString();
+  return *graph;
+}
+
+TEST(GraphDrawingTest, EqualBlocksInARowAreOneBox) {
+  const Graph graph = AlikeBlocks();
+  const std::string svg = Draw({{&graph, 0}}, {.title = "t"});
+  EXPECT_THAT(svg, HasSubstr(">blocks 0 to 4<"));
+  EXPECT_THAT(svg, HasSubstr(">5 alike, each with<"));
+  EXPECT_THAT(svg, Not(HasSubstr(">block 1<")));
+  const std::string opened = Draw({{&graph, 0}}, {.title = "t", .opened = BlockRange{2, 2}});
+  EXPECT_THAT(opened, HasSubstr(">blocks 0 to 1<"));
+  EXPECT_THAT(opened, HasSubstr(">blocks 3 to 4<"));
+}
+
+TEST(GraphDrawingTest, WhatOnlyFoldedBlocksReadIsNotDrawn) {
+  const Graph graph = AlikeBlocks();
+  EXPECT_THAT(Draw({{&graph, 0}}, {.title = "t"}), Not(HasSubstr(">positions<")));
+  EXPECT_THAT(Draw({{&graph, 0}}, {.title = "t", .opened = BlockRange{2, 2}}),
+              HasSubstr(">positions<"));
+}
+
+TEST(GraphDrawingTest, FoldedBlocksTellWhatTheirAttentionSees) {
+  GraphBuilder builder("g");
+  const TensorType index(DType::kI32, {Dim::T()});
+  const TensorType fresh(DType::kF32, {Dim::T(), 1, 8});
+  const TensorType cache(DType::kF32, {2, 64, 1, 8});
+  const ValueId pos = builder.Input("pos", index), slot = builder.Input("slot", index);
+  const ValueId k = builder.Input("k", fresh), v = builder.Input("v", fresh);
+  const ValueId past = builder.Input("past", {DType::kI32, {2}});
+  ValueId x = builder.Input("x", {DType::kF32, {Dim::T(), 2, 8}});
+  for (int64_t i = 0; i < 2; ++i) {
+    x = builder.Add(ops::Attention{.q = x,
+                                   .k_new = k,
+                                   .v_new = v,
+                                   .k_state = builder.Input(fmt::format("k{}", i), cache),
+                                   .v_state = builder.Input(fmt::format("v{}", i), cache),
+                                   .q_pos = pos,
+                                   .q_slot = slot,
+                                   .kv_pos = pos,
+                                   .kv_slot = slot,
+                                   .past = past,
+                                   .mask = RL_MASK_CAUSAL,
+                                   .window = i == 0 ? 16 : 0,
+                                   .scale = 1},
+                    fmt::format("blk.{}.mix", i));
+  }
+  builder.Output("y", x, RowDemand::kAll);
+  const auto graph = std::move(builder).Finish();
+  ASSERT_TRUE(graph) << graph.error().ToString();
+  const std::string svg = Draw({{&*graph, 0}}, {.title = "t"});
+  EXPECT_THAT(svg, HasSubstr(">attention to 16 positions<"));
+  EXPECT_THAT(svg, HasSubstr(">attention to all positions<"));
+  EXPECT_THAT(svg, HasSubstr(">block 1<")) << "the two differ";
 }
 
 TEST(GraphPageTest, HasEachBlockAndStaysText) {
