@@ -65,6 +65,13 @@ for chat in ./chat ./chat_c; do
   [[ $($chat "$model" 'Who is "Anna" Pavlovna?') == "$answer" ]]
 done
 
+# A compiler of an older standard is told what is missing.
+if "${CXX:-c++}" -std=c++17 -fsyntax-only cpp/chat.cc "${flags[@]}" 2>error.txt ||
+  ! grep -q 'compile with -std=c++20' error.txt; then
+  echo "cpp/chat.cc as C++17 gave: $(head -n 3 error.txt)" >&2
+  exit 1
+fi
+
 # The programs of docs/library.md, which continue a prompt greedily.
 for language in c cpp; do
   awk -v fence="\`\`\`$language" '$0 == fence { inside = 1; next } /^```/ { inside = 0 } inside' \
