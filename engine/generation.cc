@@ -110,7 +110,11 @@ void Generation::Impl::Record(const Event& event) {
 
 Generation::Generation(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Generation::Generation(Generation&&) noexcept = default;
-Generation& Generation::operator=(Generation&&) noexcept = default;
+Generation& Generation::operator=(Generation&& other) noexcept {
+  Generation moved(std::move(other));
+  std::swap(impl_, moved.impl_);  // what was here goes as the destructor has it
+  return *this;
+}
 // In a child of fork() the copy stays: to free it would wait for threads that are not there.
 Generation::~Generation() {
   if (impl_ && !impl_->home.here()) static_cast<void>(impl_.release());

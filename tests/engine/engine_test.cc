@@ -3,6 +3,7 @@
 #include "engine/api/engine.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -766,6 +767,28 @@ TEST(EngineTest, CanvasesContinueAfterAnAnswerIfAsked) {
   request.ids.push_back(300);
   EXPECT_EQ(Answer(*engine, request).cached_tokens, read);
   EXPECT_EQ(Answer(*engine, request).cached_tokens, 0) << "nothing is left to be read";
+}
+
+// To free it there would wait for threads that the child does not have.
+TEST(EngineTest, AnAnswerThatAnotherReplacesStaysInAChildOfAFork) {
+  auto engine = Open("cpu");
+  const std::weak_ptr<Engine> watched = engine;
+  const Request request{.prompt = "The prince", .max_tokens = 2};
+  Generation answer = Must(engine->Submit(request));
+  engine.reset();
+  Generation other = Must(Open("cpu")->Submit(request));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);  // instead of hanging
+    answer = std::move(other);
+    ::_exit(watched.expired() ? 1 : 0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  answer = std::move(other);
+  EXPECT_TRUE(watched.expired());
+  EXPECT_EQ(Must(answer.Wait({})).ids.size(), 2U);
 }
 
 }  // namespace
