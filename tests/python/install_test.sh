@@ -4,7 +4,7 @@
 # default.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
-work=$1
+work=$(realpath -m "$1")
 rm -rf "$work/venv"
 mkdir -p "$work"
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2}
@@ -14,4 +14,16 @@ python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install "$source"
 "$work/venv/bin/pip" install -r "$source/python/requirements.txt"
 cd "$work"
+found=$("$work/venv/bin/python" -c 'import rullama; print(rullama.__file__)')
+if [[ $found != "$work/venv"/* ]]; then
+  echo "the tests would run with $found, expected the installed package in $work/venv" >&2
+  exit 1
+fi
+libraries=$(find "$work/venv" -name 'librullama.so*' | wc -l)
+if ((libraries != 1)); then
+  echo "the package has librullama $libraries times, expected once" >&2
+  exit 1
+fi
+# All of them, those of forks and of the end of the interpreter too (test_threads.py): the library of a wheel is
+# another build than that of the build tree.
 PYTHONDONTWRITEBYTECODE=1 "$work/venv/bin/python" -m pytest -q -p no:cacheprovider "$source/tests/python"
