@@ -61,7 +61,7 @@ list: begin end list size
 map: begin end erase_if less map multimap size ssize
 memory: enable_shared_from_this make_shared make_unique make_unique_for_overwrite shared_ptr unique_ptr
   weak_ptr
-mutex: call_once lock_guard mutex once_flag scoped_lock unique_lock
+mutex: call_once defer_lock lock_guard mutex once_flag scoped_lock unique_lock
 new: bad_alloc nothrow
 numbers: numbers
 numeric: accumulate iota partial_sum reduce

@@ -11,6 +11,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <rullama/engine/engine.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tl/expected.hpp>
 #include <utility>
 #include <vector>
 
@@ -87,21 +90,35 @@ class Answer {
   nb::dict Whole();
 
  private:
+  [[nodiscard]] bool IsForked() const { return ::getpid() != home_; }
+  // The reader of a fork's parent, which is no thread of the child, holds the lock for ever there.
   Result<std::optional<Event>> Read() {
+    if (IsForked()) return generation_->Next();  // an error
     const std::scoped_lock lock(reader_);
     return generation_->Next();
   }
+  // What has been read so far. Error engine.forked in a child, if it was being read at the fork.
+  Result<Completion> ReadSoFar() {
+    std::unique_lock lock(reader_, std::defer_lock);
+    if (!IsForked()) {
+      lock.lock();
+    } else if (!lock.try_lock()) {
+      return tl::unexpected(generation_->Next().error());
+    }
+    return generation_->completion();
+  }
+
+  const pid_t home_ = ::getpid();
   std::mutex reader_;  // two threads that read one answer take turns
   std::optional<Generation> generation_;
   std::optional<CancelledAtExit> at_exit_{std::in_place, [this] { Cancel(); }};
 };
 
 nb::dict Answer::Whole() {
-  const Completion whole = [this] {
+  const Completion whole = Unwrap([this] {
     const GilReleased released;
-    const std::scoped_lock lock(reader_);
-    return generation_->completion();
-  }();
+    return ReadSoFar();
+  }());
   nb::list calls;
   for (const ToolCall& call : whole.tool_calls) {
     calls.append(nb::make_tuple(Text(call.name), Text(call.arguments)));

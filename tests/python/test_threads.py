@@ -195,6 +195,45 @@ def test_a_fork_gets_an_error_and_can_open_models_of_its_own():
     assert (run.returncode, run.stderr) == (0, "")
 
 
+FORKED_WHILE_READ = """
+import os, sys, threading, time, warnings, rullama
+warnings.simplefilter("ignore")
+model = rullama.Model(sys.argv[1], "cpu", context=512, slots=1)
+# Pauses unread with the only slot, for which the other one waits.
+held = model.stream("The prince", logit_bias={1: -100.0, 16: -100.0})
+next(held)
+waiting = model.stream("The prince", max_tokens=2)
+reader = threading.Thread(target=waiting.wait)
+reader.start()
+time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    for use in (lambda: next(waiting), lambda: waiting.completion):
+        try:
+            use()
+        except rullama.UsageError as error:
+            print(error.id, flush=True)
+    print(held.completion.prompt_tokens, flush=True)  # nobody was reading it
+    os._exit(3)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), held.completion.prompt_tokens, flush=True)
+held.close()
+reader.join()
+"""
+
+
+def test_a_fork_gets_an_error_for_an_answer_that_was_being_read():
+    run = subprocess.run(
+        [sys.executable, "-c", FORKED_WHILE_READ, str(E2B)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    *errors, tokens, status, same = run.stdout.split()
+    assert (errors, status, same) == (["engine.forked"] * 2, "3", tokens), run.stderr
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_asyncio_streams_run_together(model):
     alone = [model.generate(p, max_tokens=12, temperature=0) for p in PROMPTS]
 
