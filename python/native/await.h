@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include "python/native/interpreter.h"
@@ -28,7 +29,11 @@ auto Await(bool on_main_thread, Work work, Cancel cancel) -> decltype(work()) {
   bool interrupted = false;
   {
     const GilReleased released;
-    result = std::async(std::launch::async, std::move(work));
+    result = std::async(std::launch::async,
+                        [caller = std::this_thread::get_id(), work = std::move(work)]() mutable {
+                          const WorkingFor working(caller);
+                          return work();
+                        });
     while (!interrupted && result.wait_for(kSignalPeriod) != std::future_status::ready) {
       const GilHeld held;
       interrupted = PyErr_CheckSignals() != 0;

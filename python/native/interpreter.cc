@@ -28,13 +28,17 @@ struct Interpreter {
   int taking = 0;          // threads that wait for the GIL
   std::set<CancelledAtExit*> cancelled;
 
-  [[nodiscard]] bool EndsForThisThread() const {
-    return ends && ending != std::this_thread::get_id();
-  }
+  [[nodiscard]] bool EndsForThisThread() const;
 };
 
 // Whether this thread has released the GIL and not taken it back.
 thread_local bool is_released = false;
+// The thread that this one works for, if any.
+thread_local std::thread::id works_for;
+
+bool Interpreter::EndsForThisThread() const {
+  return ends && ending != std::this_thread::get_id() && ending != works_for;
+}
 
 // Never destroyed: threads rest in it until the process has ended.
 Interpreter& TheInterpreter() {
@@ -116,6 +120,15 @@ CancelledAtExit::~CancelledAtExit() {
   Interpreter& python = TheInterpreter();
   const std::scoped_lock lock(python.mutex);
   python.cancelled.erase(this);
+}
+
+WorkingFor::WorkingFor(std::thread::id other) { works_for = other; }
+WorkingFor::~WorkingFor() { works_for = {}; }
+
+bool InterpreterEnds() {
+  Interpreter& python = TheInterpreter();
+  const std::scoped_lock lock(python.mutex);
+  return python.ends;
 }
 
 void OnInterpreterExit() {

@@ -11,6 +11,7 @@
 #include <Python.h>
 
 #include <functional>
+#include <thread>
 
 namespace rullama::python {
 
@@ -53,6 +54,19 @@ class CancelledAtExit {
   friend void OnInterpreterExit();
   std::function<void()> cancel_;
 };
+
+// The thread, not Python's own, does a part of the work of another one, which waits for it. So it
+// may take the GIL while that other thread ends the interpreter, in a function of Python's atexit.
+class WorkingFor {
+ public:
+  explicit WorkingFor(std::thread::id other);
+  WorkingFor(const WorkingFor&) = delete;
+  WorkingFor& operator=(const WorkingFor&) = delete;
+  ~WorkingFor();
+};
+
+// Whether OnInterpreterExit() has been called.
+bool InterpreterEnds();
 
 // For Python's atexit. Waits for a moment until the threads of the library have come to rest.
 void OnInterpreterExit();

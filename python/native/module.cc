@@ -406,6 +406,7 @@ NB_MODULE(_rullama, module) {
   module.attr("__version__") = RULLAMA_VERSION;
   nb::module_::import_("atexit").attr("register")(
       nb::cpp_function(&rullama::python::OnInterpreterExit));
+  module.def("interpreter_ends", &rullama::python::InterpreterEnds);
   nb::register_exception_translator(&rullama::python::RaiseInPython, nullptr);
   module.def(
       "split_message",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 __version__: str
 
 def split_message(message: str) -> tuple[str, str]: ...
+def interpreter_ends() -> bool: ...
 def finetune(
     model: str,
     backend: str,

@@ -95,6 +95,8 @@ class AsyncStream:
 
     def __init__(self, answer: _rullama.Answer) -> None:
         self._answer = answer
+        if _rullama.interpreter_ends():  # threads rest from now on
+            raise RuntimeError("no answer can be awaited while the interpreter ends; use stream()")
         self._events: asyncio.Queue[Event | BaseException | None] = asyncio.Queue()
         self._over = False
         loop = asyncio.get_running_loop()

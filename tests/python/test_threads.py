@@ -234,6 +234,42 @@ def test_a_fork_gets_an_error_for_an_answer_that_was_being_read():
     assert (run.returncode, run.stderr) == (0, "")
 
 
+# Functions of atexit run in reverse order, so this one runs after that of the library.
+AT_EXIT = """
+import asyncio, atexit, sys
+def at_exit():
+    reports = []
+    line = {"prompt": "Who is Andrew?", "completion": "A prince."}
+    rullama.finetune(sys.argv[1], [line], sys.argv[2], "cpu", rank=1, batch_size=1, iters=2,
+                     on_report=reports.append)
+    print(reports[-1].step, flush=True)
+    with rullama.Model(sys.argv[1], "cpu", context=512) as model:
+        print(len(model.generate("The prince", max_tokens=2, temperature=0).ids), flush=True)
+        print(sum(len(rows) for rows in model.logits_parts(model.tokenize("The prince"))), flush=True)
+        async def main():
+            try:
+                await model.agenerate("The prince")
+            except RuntimeError as error:
+                print("while the interpreter ends" in str(error), flush=True)
+        asyncio.run(main())
+atexit.register(at_exit)
+import rullama
+"""
+
+
+def test_functions_of_atexit_may_use_the_library(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, str(E2B), str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    step, ids, rows, refused = run.stdout.split()
+    assert (step, ids, refused) == ("2", "2", "True"), run.stderr
+    assert int(rows) > 0
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_asyncio_streams_run_together(model):
     alone = [model.generate(p, max_tokens=12, temperature=0) for p in PROMPTS]
 
