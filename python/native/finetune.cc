@@ -122,6 +122,12 @@ nb::dict FineTuneFromPython(const std::string& model, const std::string& backend
   values["folder"] = run.folder;
   values["step"] = run.step;
   values["loss"] = run.history.steps.empty() ? 0 : run.history.steps.back();
+  values["losses"] = nb::cast(run.history.steps);
+  nb::list validations;
+  for (const LossPoint& one : run.history.validations) {
+    validations.append(nb::make_tuple(one.step, one.loss));
+  }
+  values["validations"] = validations;
   values["test_loss"] = run.test.tokens > 0 ? nb::cast(run.test.mean()) : nb::none();
   values["log"] = nb::cast(log);
   return values;

@@ -43,6 +43,10 @@ class TrainingResult:
     step: int  #: optimizer steps that were done
     loss: float  #: of the last step, before it
     test_loss: float | None  #: of ``test.jsonl``, if there is one
+    #: Of each step of the whole run, before it, also of steps before the run was resumed: what the
+    #: program draws as ``loss.svg``.
+    losses: tuple[float, ...] = ()
+    validations: tuple[tuple[int, float], ...] = ()  #: steps and losses, in their order
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,8 @@ def finetune(
         step=values["step"],
         loss=values["loss"],
         test_loss=values["test_loss"],
+        losses=tuple(values["losses"]),
+        validations=tuple(values["validations"]),
     )
 
 

@@ -25,6 +25,8 @@ def test_the_model_answers_with_what_it_learnt(tmp_path):
     assert result.step == 20 and result.folder == tmp_path / "adapter"
     assert [report.step for report in reports] == [5, 10, 15, 20]
     assert reports[-1].loss < reports[0].loss
+    assert len(result.losses) == 20 and result.losses[-1] == result.loss < result.losses[0]
+    assert result.validations == ()
     assert reports[-1].kind == "train" and reports[-1].grad_norm > 0
     config = tmp_path / "adapted.yaml"
     config.write_text("model: {adapters: [adapter]}")
@@ -53,10 +55,11 @@ def test_an_exception_of_the_report_leaves_a_checkpoint_to_go_on_from(tmp_path):
     assert (tmp_path / "0000001/training_state.json").is_file()
     steps = []
     # The settings are those of the run.
-    rullama.finetune(
+    result = rullama.finetune(
         E2B, DATA, tmp_path, "cpu", resume=tmp_path, on_report=lambda r: steps.append(r.step)
     )
     assert steps == [2, 3]
+    assert len(result.losses) == 3, "also of the step before"
 
 
 class QueueGroup:
