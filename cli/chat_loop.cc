@@ -1,6 +1,7 @@
 #include "cli/chat_loop.h"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,11 @@ constexpr std::string_view kHelp = R"(  /help, /?               this text
   /set system [TEXT]      another system prompt, or none
   /set think | nothink    let the model think before it answers, or not
   /set verbose | quiet    show statistics after each answer, or not
+  /set NAME VALUE         temperature, top_k, top_p, seed, num_predict and other
+                          settings of the sampler, for the next answers
+  /regen                  another answer to the last message
+  /save FILE              write the messages to a file
+  /load FILE              go on from the messages of a file
   /bye, /exit, /quit      leave
 Ctrl-C stops an answer. At the prompt it clears the line; a second time it
 leaves, as Ctrl-D does on an empty line.
@@ -35,20 +41,14 @@ a command. Pictures, sounds and videos that are dropped on the terminal go with
 the message. Arrow keys recall earlier messages, Ctrl-R searches them.
 )";
 
-// Settings that cannot change during a conversation, because the sampler is part of the compiled
-// model.
-constexpr std::string_view kFixedSettings[][2] = {
-#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) {#name, flag},
-#include "core/config/sampler_settings.def"
-    {"temp", "--temp"},           {"seed", "--seed"}, {"num_ctx", "--ctx-size"},
-    {"num_predict", "--predict"}, {"stop", "--stop"},
-};
+// Settings that cannot change during a conversation.
+constexpr std::string_view kFixedSettings[][2] = {{"num_ctx", "--ctx-size"}, {"stop", "--stop"}};
 
 // Errors after which a conversation can continue.
 bool IsSurvivable(const Error& error) {
   const std::string_view id = error.id;
   return id == "context.overflow" || id == "run.cancelled" || id == "io.open" ||
-         id == "io.permission" || id.starts_with("media.");
+         id == "io.permission" || id == "chat.command" || id.starts_with("media.");
 }
 
 // The kind of files that a command puts into the next message.
@@ -57,6 +57,10 @@ std::optional<FileKind> KindOfCommand(std::string_view name) {
   if (name == "audio") return FileKind::kSound;
   if (name == "video") return FileKind::kVideo;
   return std::nullopt;
+}
+
+bool TakesFile(std::string_view command) {
+  return KindOfCommand(command) || command == "save" || command == "load";
 }
 
 bool IsFile(const std::string& path) {
@@ -124,8 +128,7 @@ class ChatLoop {
     if (!assembler_.open()) {
       if (const auto command = ParseChatCommand(text)) {
         Keep(text);
-        Execute(*command);
-        return OkStatus();
+        return Execute(*command);
       }
     }
     const auto message = assembler_.Add(text);
@@ -163,8 +166,13 @@ class ChatLoop {
   void Fail(const Error& error) { console_.Fail(error); }
 
   Status Send(const std::string& message) {
+    return Show([&] { return conversation_.Say(message); });
+  }
+
+  // Shows the answer that `say` returns.
+  Status Show(const std::function<Result<Answer>()>& say) {
     ClearInterrupt();
-    const auto answer = conversation_.Say(message);
+    const auto answer = say();
     if (!answer) {
       if (!IsSurvivable(answer.error())) return tl::unexpected(answer.error());
       if (Terminated()) return OkStatus();
@@ -189,7 +197,21 @@ class ChatLoop {
     return OkStatus();
   }
 
-  void Execute(const ChatCommand& command) {
+  // Tells what a command has done, or why it has not.
+  void Report(const Status& done, std::string_view text) {
+    if (!done) return Fail(done.error());
+    console_.WriteError(text);
+  }
+
+  Status Execute(const ChatCommand& command) {
+    if (command.name != "regen") {
+      ExecuteAtOnce(command);
+      return OkStatus();
+    }
+    return Show([&] { return conversation_.SayAgain(); });
+  }
+
+  void ExecuteAtOnce(const ChatCommand& command) {
     const std::string_view name = command.name;
     if (name == "bye" || name == "exit" || name == "quit") {
       done_ = true;
@@ -198,10 +220,16 @@ class ChatLoop {
     } else if (name == "clear") {
       conversation_.Clear();
       console_.WriteError("The conversation begins anew.\n");
-    } else if (const auto kind = KindOfCommand(name); kind && command.argument.empty()) {
+    } else if (TakesFile(name) && command.argument.empty()) {
       Fail({ErrorKind::kUsage, "chat.command", fmt::format("write /{} FILE", name)});
-    } else if (kind) {
+    } else if (const auto kind = KindOfCommand(name)) {
       Attach({*kind, UnquotedWord(command.argument)});
+    } else if (name == "save") {
+      const std::string path = UnquotedWord(command.argument);
+      Report(conversation_.Save(path), "The messages are saved.\n");
+    } else if (name == "load") {
+      const std::string path = UnquotedWord(command.argument);
+      Report(conversation_.Load(path), "The conversation goes on from the file.\n");
     } else if (name == "set") {
       Set(SplitFirstWord(command.argument));
     } else {
@@ -214,6 +242,7 @@ class ChatLoop {
 
   void Set(const FirstWord& setting) {
     const std::string_view name = setting.word;
+    if (name == "parameter") return Set(SplitFirstWord(setting.rest));  // as Ollama has it
     if (name == "verbose" || name == "quiet") {
       verbose_ = name == "verbose";
       if (verbose_) console_.set_verbosity(Verbosity::kNotes);
@@ -229,10 +258,7 @@ class ChatLoop {
     }
     const bool thinking = name == "think" || name == "nothink";
     if (!thinking && name != "system") {
-      Fail({ErrorKind::kUsage, "chat.setting",
-            fmt::format("there is no setting '{}'; expected system, think, nothink, verbose or "
-                        "quiet",
-                        name)});
+      SetAnswers(name == "temp" ? "temperature" : name, setting.rest);
     } else if (raw_) {
       Fail({ErrorKind::kUsage, "chat.setting",
             fmt::format("'{}' has no effect with --raw: text is continued as it is", name)});
@@ -245,6 +271,16 @@ class ChatLoop {
       console_.WriteError(setting.rest.empty() ? "There is no system prompt.\n"
                                                : "The system prompt is set.\n");
     }
+  }
+
+  void SetAnswers(std::string_view name, std::string_view value) {
+    const Result<bool> known = conversation_.SetAnswers(name, value);
+    if (!known) return Fail(known.error());
+    if (*known) return console_.WriteError(fmt::format("{} is {} from now on.\n", name, value));
+    Fail({ErrorKind::kUsage, "chat.setting",
+          fmt::format("there is no setting '{}'; expected system, think, nothink, verbose, quiet "
+                      "or one of the sampler, such as temperature",
+                      name)});
   }
 
   bool raw_;

@@ -4,14 +4,20 @@
 #include <iterator>
 #include <utility>
 
+#include "cli/chat_settings.h"
 #include "cli/json_text.h"
 #include "cli/prompt.h"
+#include "cli/report/report_file.h"
+#include "core/base/json_reader.h"
+#include "core/base/printable.h"
 #include "engine/engine_access.h"
 #include "engine/request_media.h"
 #include "engine/system_prompt.h"
 
 namespace rullama::cli {
 namespace {
+
+constexpr size_t kMaxConversationBytes = size_t{64} << 20;
 
 // An answer should find a quarter of the context free.
 constexpr int64_t kReservedPart = 4;
@@ -28,6 +34,19 @@ bool DropOldestTurn(nlohmann::json& messages) {
   if (next == messages.end()) return false;
   messages.erase(first, next);
   return true;
+}
+
+// Every message of a conversation has a content here; one of a file is a text.
+Status CheckTexts(const nlohmann::json& messages) {
+  for (const nlohmann::json& message : messages) {
+    if (message.is_object() && message.contains("content") && message["content"].is_string()) {
+      continue;
+    }
+    return MakeError(ErrorKind::kUsage, "chat.content",
+                     "a message of the file has no text, expected a list of {{\"role\", "
+                     "\"content\"}}, as /save writes it");
+  }
+  return OkStatus();
 }
 
 // An answer as a message of the conversation.
@@ -57,6 +76,36 @@ void Conversation::Clear() {
   messages_.erase(messages_.begin() + (has_system() ? 1 : 0), messages_.end());
   media_.clear();
   attached_.clear();
+}
+
+Status Conversation::Save(const std::string& path) const {
+  if (!media_.empty()) {
+    return MakeError(ErrorKind::kUsage, "chat.command",
+                     "this conversation has pictures or sounds, and a file of messages has none");
+  }
+  RL_ASSIGN_OR_RETURN(const auto file, ReportFile::Create(path));
+  return file->Write(JsonLine(messages_));
+}
+
+Status Conversation::Load(const std::string& path) {
+  RL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConversationBytes));
+  auto messages = ReadJson(text);
+  if (!messages) {
+    return MakeError(ErrorKind::kUsage, "chat.json", "the file {} {}", ShownName(path),
+                     messages.error().ToString());
+  }
+  RL_RETURN_IF_ERROR(CheckTexts(*messages));
+  Request request = request_;
+  request.messages = text;
+  RL_RETURN_IF_ERROR(engine_.CountPrompt(request));
+  messages_ = *std::move(messages);
+  media_.clear();
+  attached_.clear();
+  return OkStatus();
+}
+
+Result<bool> Conversation::SetAnswers(std::string_view name, std::string_view value) {
+  return SetAnswerSetting(name, value, EngineAccess::SessionOf(engine_), request_);
 }
 
 void Conversation::SetSystem(const std::string& text) {
@@ -172,6 +221,19 @@ Result<Answer> Conversation::Say(const std::string& text) {
     messages_.erase(messages_.size() - 1);
     media_.resize(before);
   }
+  return answer;
+}
+
+Result<Answer> Conversation::SayAgain() {
+  if (messages_.empty() || messages_.back()["role"] != "assistant") {
+    return MakeError(ErrorKind::kUsage, "chat.command", "there is no answer to write again");
+  }
+  nlohmann::json last = std::move(messages_.back());
+  messages_.erase(messages_.size() - 1);
+  ++request_.choice;  // with other random numbers
+  auto answer = FittedRequest().and_then(
+      [&](const Request& request) { return GenerateAnswer(engine_, request, view_, console_); });
+  messages_.push_back(answer ? MessageOf(answer->completion) : std::move(last));
   return answer;
 }
 

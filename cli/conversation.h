@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/answer.h"
@@ -29,11 +30,23 @@ class Conversation {
   // context.overflow if the text alone does not fit; those of GenerateAnswer.
   Result<Answer> Say(const std::string& text);
 
+  // Writes another answer to the last message, in the place of the one that there is. Errors:
+  // chat.command if there is none; else as Say(), and the answer stays.
+  Result<Answer> SayAgain();
+
   // Begins anew; the system prompt stays.
   void Clear();
-  // An empty text means no system prompt.
+  // Writes the messages to a file. Errors: chat.command if they have pictures or sounds; io.*.
+  Status Save(const std::string& path) const;
+  // Goes on from the messages of a file, which replace these. Errors, with which nothing changes:
+  // io.*, input.limit; chat.* for a file without a conversation; context.overflow.
+  Status Load(const std::string& path);
+  // An empty text is no system prompt.
   void SetSystem(const std::string& text);
   void SetThinking(bool thinking);
+  // Settings of the next answers. False if there is no such setting. Errors: chat.setting,
+  // sampler.range.
+  Result<bool> SetAnswers(std::string_view name, std::string_view value);
 
  private:
   [[nodiscard]] bool has_system() const;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tests/cli/program.h"
 
@@ -159,8 +160,14 @@ TEST(Chat, CommandsAreNotSent) {
   chat.Expect("/clear");
   chat.Expect("a second time it\nleaves");
   chat.Say("/?");
-  chat.Say("/set temperature 2");
-  chat.Expect("'temperature' cannot change within a session; leave and start again with --temp");
+  chat.Say("/set num_ctx 2");
+  chat.Expect("'num_ctx' cannot change within a session; leave and start again with --ctx-size");
+  chat.Say("/regen");
+  chat.Expect("there is no answer to write again");
+  chat.Say("/save");
+  chat.Expect("write /save FILE");
+  chat.Say("/load /nowhere.json");
+  chat.Expect("[io.open]");
   chat.Say("/set colour");
   chat.Expect("there is no setting 'colour'");
   EXPECT_THAT(chat.shown(), Not(HasSubstr("generated")));
@@ -198,6 +205,64 @@ TEST(Chat, SettingsChangeWithinASession) {
   chat.Say("The prince");
   chat.Expect("> The prince\n" + AnswerTo("The prince"), 2);
   EXPECT_THAT(chat.shown(), ::testing::ContainsRegex("generated[^\n]*\n[^\n]*first token"));
+}
+
+TEST(Chat, TheSamplerIsSetWithinASession) {
+  const std::vector<std::string> drawn = {"--temp", "2", "--seed", "7", "-n", "12"};
+  std::vector<std::string> arguments = {"-m", TinyModel(), "-p", "The prince"};
+  arguments.insert(arguments.end(), drawn.begin(), drawn.end());
+  const RunResult expected = RunRullama(arguments);
+  ASSERT_EQ(expected.exit_code, 0) << expected.err;
+  const std::string answer = expected.out.substr(0, expected.out.find_last_not_of(" \n") + 1);
+  ASSERT_NE(answer, AnswerTo("The prince", {"-n", "12"}));
+  Chat chat;
+  chat.Say("/set temperature 2");
+  chat.Expect("temperature is 2 from now on.");
+  chat.Say("/set parameter seed 7");
+  chat.Say("/set num_predict 12");
+  chat.Say("The prince");
+  chat.Expect("> The prince\n" + answer + "\n>");
+  chat.Say("/set top_p 7");
+  chat.Expect("[sampler.range]");
+  chat.Say("/set top_p lots");
+  chat.Expect("write /set top_p and a number");
+  EXPECT_EQ(chat.Leave(), 0);
+}
+
+TEST(Chat, AnAnswerIsWrittenAgain) {
+  Chat chat;
+  chat.Say("/set verbose");
+  chat.Say("/set temp 0.9");
+  chat.Say("The prince");
+  chat.Expect(" generated", 1);
+  chat.Say("/regen");
+  chat.Expect(" generated", 2);
+  chat.Say("/set temperature 0");
+  chat.Say("/regen");
+  chat.Expect(" generated", 3);
+  chat.Expect("> /regen\n" + AnswerTo("The prince"));
+  EXPECT_EQ(chat.Leave(), 0);
+}
+
+TEST(Chat, MessagesAreSavedAndLoaded) {
+  const std::filesystem::path file = TemporaryDirectory() / "chat.json";
+  Chat first;
+  first.Say("The prince");
+  first.Say("/save " + file.string());
+  first.Expect("The messages are saved.");
+  EXPECT_EQ(first.Leave(), 0);
+  EXPECT_THAT(ReadFile(file), HasSubstr(R"({"content":"The prince","role":"user"})"));
+  Chat second;
+  second.Say("/load " + file.string());
+  second.Expect("The conversation goes on from the file.");
+  second.Say("/regen");
+  second.Expect("> /regen\n" + AnswerTo("The prince"));
+  const std::filesystem::path wrong = TemporaryFile("wrong.json", R"([{"role": "king"}])");
+  second.Say("/load " + wrong.string());
+  second.Expect("[chat.content]");
+  second.Say("/regen");
+  second.Expect("> /regen\n" + AnswerTo("The prince"), 2);
+  EXPECT_EQ(second.Leave(), 0);
 }
 
 TEST(Chat, KeysThatLeave) {
