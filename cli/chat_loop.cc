@@ -11,6 +11,7 @@
 #include "cli/conversation.h"
 #include "cli/line_input.h"
 #include "cli/media_words.h"
+#include "cli/quiet_terminal.h"
 #include "cli/signals.h"
 #include "core/base/utf8.h"
 #include "engine/engine_access.h"
@@ -172,7 +173,7 @@ class ChatLoop {
   // Shows the answer that `say` returns.
   Status Show(const std::function<Result<Answer>()>& say) {
     ClearInterrupt();
-    const auto answer = say();
+    const auto answer = SayQuietly(say);
     if (!answer) {
       if (!IsSurvivable(answer.error())) return tl::unexpected(answer.error());
       if (Terminated()) return OkStatus();
@@ -195,6 +196,13 @@ class ChatLoop {
       console_.Note(DescribeTimes(*answer));
     }
     return OkStatus();
+  }
+
+  // An answer has the screen for itself; what is typed meanwhile is for the next line.
+  Result<Answer> SayQuietly(const std::function<Result<Answer>()>& say) {
+    std::optional<QuietTerminal> quiet;
+    if (input_->edits()) quiet.emplace();
+    return say();
   }
 
   // Tells what a command has done, or why it has not.

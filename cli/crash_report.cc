@@ -12,6 +12,7 @@
 #include <string>
 #include <system_error>
 
+#include "cli/quiet_terminal.h"
 #include "core/base/alternate_stack.h"
 #include "core/base/crash_signals.h"
 #include "core/base/printable.h"
@@ -186,6 +187,7 @@ void DescribePluginForCrash(std::string_view file, std::string_view backend) {
 
 void ReportCrash(int signal, const siginfo_t* info, void* context) {
   if (crash.reported.exchange(true)) return;  // another thread is faster
+  RestoreTerminal();
   const PluginCall call = CurrentPluginCall();
   Tell("\nrullama: error: crashed with ");
   Tell(NameOfSignal(signal));

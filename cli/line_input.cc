@@ -45,6 +45,7 @@ class PlainInput final : public LineInput {
   }
   // The terminal's own editing shows only whole lines.
   [[nodiscard]] bool typed() const override { return typed_; }
+  [[nodiscard]] bool edits() const override { return false; }
   void Remember(const std::string&) override {}
 
  private:
@@ -120,6 +121,8 @@ class EditedInput final : public LineInput {
     // twice.
     ::el_set(edit_, EL_PREP_TERM, 1);
     WriteTo(out_, kPasteOn);
+    // A new size needs no new line here: none is shown yet.
+    if (TakeTerminalChange()) ::el_resize(edit_);
     int count = 0;
     const char* line = ::el_gets(edit_, &count);
     WriteTo(out_, kPasteOff);
@@ -135,6 +138,7 @@ class EditedInput final : public LineInput {
   }
 
   [[nodiscard]] bool typed() const override { return typed_; }
+  [[nodiscard]] bool edits() const override { return true; }
 
   void Remember(const std::string& text) override {
     HistEvent event;

@@ -22,6 +22,8 @@ class LineInput {
   virtual Event Read(const std::string& prompt, std::string& text) = 0;
   // Whether a key was pressed during the last Read, other than Ctrl-C.
   [[nodiscard]] virtual bool typed() const = 0;
+  // Whether lines are edited here, not by the terminal, which then shows keys at any time.
+  [[nodiscard]] virtual bool edits() const = 0;
   // Text that can be recalled; the newest is added last.
   virtual void Remember(const std::string& text) = 0;
 

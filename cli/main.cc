@@ -15,6 +15,7 @@
 #include "cli/file_check.h"
 #include "cli/help_format.h"
 #include "cli/manual_page.h"
+#include "cli/quiet_terminal.h"
 #include "cli/signals.h"
 #include "core/plugin/call_guard.h"
 
@@ -141,7 +142,7 @@ int RunProgram(int argc, char** argv) {
 int main(int argc, char** argv) {
   rullama::cli::OccupyStandardStreams();
   rullama::cli::InstallSignalHandlers();
-  rullama::InstallTerminateHandler();
+  rullama::InstallTerminateHandler([](std::string_view) { rullama::cli::RestoreTerminal(); });
   try {
     return rullama::cli::RunProgram(argc, argv);
   } catch (const std::bad_alloc&) {

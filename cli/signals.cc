@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "cli/crash_report.h"
+#include "cli/quiet_terminal.h"
 #include "core/plugin/call_guard.h"
 
 namespace rullama::cli {
@@ -73,6 +74,11 @@ void Say(std::string_view text) {
   errno = saved;
 }
 
+[[noreturn]] void EndProcess(int code) {
+  RestoreTerminal();
+  ::_exit(code);
+}
+
 void Wake() {
   const int fd = signals.wake_write.load();
   if (fd < 0) return;
@@ -99,7 +105,7 @@ void OnInterrupt(int) {
   // Set first: two threads may run this at once.
   const bool pending = signals.cancelled.exchange(true);
   if (!signals.editing.load()) {
-    if (pending || signals.alarm.load() != Alarm::kNone) ::_exit(kExitInterrupted);
+    if (pending || signals.alarm.load() != Alarm::kNone) EndProcess(kExitInterrupted);
     if (const char* notice = signals.interrupt_notice.load()) {
       Say(notice);
     } else {
@@ -121,12 +127,12 @@ void AwaitTermination() {
   const int64_t end = signals.terminate_ms.load();
   if (end == 0) return;
   const int64_t left = end - NowMs();
-  if (left <= 0) ::_exit(kExitTerminated);
+  if (left <= 0) EndProcess(kExitTerminated);
   ::alarm(static_cast<unsigned>((left + kMsPerSecond - 1) / kMsPerSecond));
 }
 
 void OnTerminate(int) {
-  if (signals.terminated.exchange(true)) ::_exit(kExitTerminated);
+  if (signals.terminated.exchange(true)) EndProcess(kExitTerminated);
   signals.cancelled.store(true);
   Wake();
   const int64_t seconds = signals.drain_seconds.load();
@@ -152,7 +158,7 @@ void LookAtInterrupt() {
     Say("\nrullama: error: a plugin hangs in ");
     SayFunction(now);
     Say(": since Ctrl-C it has neither returned nor asked whether to stop [plugin.hang]\n");
-    ::_exit(kExitInterrupted);
+    EndProcess(kExitInterrupted);
   }
   const bool is_due = now_ms - signals.interrupt_ms.load() >= kMsPerSecond;
   if (is_due && !signals.told.exchange(true)) {
@@ -190,7 +196,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
   if (IsWatched(address)) {
     Say("\nrullama: error: the model file changed or shrank on disk while it was in use; do not "
         "replace the file of a running program [io.mapped_file_changed]\n");
-    ::_exit(kExitIo);
+    EndProcess(kExitIo);
   }
   // A crash like any other: die as usual, with a core dump where those are enabled.
   ReportCrash(signal, info, context);

@@ -51,6 +51,7 @@ class Chat {
     Ready();
   }
   void Expect(const std::string& text, int times = 1) { program_.Expect(text, times); }
+  void Resize(int columns, int rows) const { program_.Resize(columns, rows); }
   int Leave() {
     Type("/bye\r");
     return program_.Wait();
@@ -263,6 +264,38 @@ TEST(Chat, MessagesAreSavedAndLoaded) {
   second.Say("/regen");
   second.Expect("> /regen\n" + AnswerTo("The prince"), 2);
   EXPECT_EQ(second.Leave(), 0);
+}
+
+// What is typed while an answer is written is not in it, and is the beginning of the next line,
+// also if the answer is stopped.
+TEST(Chat, KeysDuringAnAnswerAreForTheNextLine) {
+  const std::vector<std::string> endless = {"--logit-bias", "1=-100", "--logit-bias", "16=-100"};
+  std::vector<std::string> arguments = endless;
+  arguments.insert(arguments.end(), {"-n", "-1"});
+  Chat chat(arguments);
+  chat.Type("The prince\r");
+  chat.Expect("> The prince\n" + AnswerTo("The prince", endless));
+  chat.Type("QWERTY");
+  chat.Type(kCtrlC);
+  chat.Ready();
+  chat.Expect("> QWERTY");
+  const std::string shown = chat.shown();
+  EXPECT_EQ(shown.find("QWERTY"), shown.rfind("QWERTY")) << shown;
+}
+
+TEST(Chat, ANewSizeDuringAnAnswerShowsOnePrompt) {
+  const std::vector<std::string> endless = {"--logit-bias", "1=-100", "--logit-bias", "16=-100"};
+  std::vector<std::string> arguments = endless;
+  arguments.insert(arguments.end(), {"-n", "-1"});
+  Chat chat(arguments);
+  chat.Type("The prince\r");
+  chat.Expect("> The prince\n" + AnswerTo("The prince", endless));
+  chat.Resize(100, 30);
+  chat.Type(kCtrlC);
+  chat.Ready();
+  chat.Type("half a line");
+  chat.Expect("> half a line");
+  EXPECT_THAT(chat.shown(), Not(HasSubstr("> >")));
 }
 
 TEST(Chat, KeysThatLeave) {

@@ -5,6 +5,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -209,6 +210,15 @@ ProgramOnTerminal::~ProgramOnTerminal() {
 void ProgramOnTerminal::Type(std::string_view bytes) const {
   if (::write(outside_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
     throw std::runtime_error("the terminal takes no more input");
+  }
+}
+
+void ProgramOnTerminal::Resize(int columns, int rows) const {
+  winsize size{};
+  size.ws_col = static_cast<unsigned short>(columns);
+  size.ws_row = static_cast<unsigned short>(rows);
+  if (::ioctl(outside_, TIOCSWINSZ, &size) != 0) {
+    throw std::runtime_error("the terminal takes no other size");
   }
 }
 

@@ -61,8 +61,10 @@ class ProgramOnTerminal {
   ProgramOnTerminal& operator=(const ProgramOnTerminal&) = delete;
 
   void Type(std::string_view bytes) const;
-  // Waits until `text` is on the screen, at least `times`; throws with the text that is there
-  // instead after two minutes or when the program ends before.
+  // Tells the program another size; the screen keeps its own.
+  void Resize(int columns, int rows) const;
+  // Waits until `text` is on the screen, at least `times`; throws with what is there instead after
+  // two minutes or when the program ends before.
   void Expect(std::string_view text, int times = 1);
   // The same for bytes that the terminal received.
   void ExpectBytes(std::string_view bytes);

@@ -1,0 +1,22 @@
+// A terminal that does not show what is typed, while something else is written to it.
+//
+// One object at a time; RestoreTerminal() from any thread.
+#pragma once
+
+namespace rullama::cli {
+
+// For its lifetime the terminal on stdin shows no key. What is typed is kept for the next line,
+// also over a Ctrl-C. Does nothing if stdin is no terminal.
+class QuietTerminal {
+ public:
+  QuietTerminal();
+  QuietTerminal(const QuietTerminal&) = delete;
+  QuietTerminal& operator=(const QuietTerminal&) = delete;
+  ~QuietTerminal();
+};
+
+// For whoever ends the process at once, such as a handler of a signal: leaves the terminal as a
+// QuietTerminal found it. Async-signal-safe.
+void RestoreTerminal();
+
+}  // namespace rullama::cli
