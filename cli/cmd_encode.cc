@@ -69,8 +69,9 @@ void AddEncodeCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<EncodeFlags>();
   CLI::App* command =
       app.add_subcommand("encode", "Write what a model sees of a picture or hears of a sound");
-  CLI::Option* image = command->add_option("--image", flags->image, "JPEG, PNG, WebP or GIF file")
-                           ->option_text("FILE");
+  CLI::Option* image =
+      command->add_option("--image", flags->image, "JPEG, PNG, WebP, GIF or BMP file")
+          ->option_text("FILE");
   command->add_option("--audio", flags->audio, "WAV, FLAC, Ogg or MP3 file")
       ->excludes(image)
       ->option_text("FILE");

@@ -146,6 +146,8 @@ FileBytes EncodeJpeg(uint32_t width, uint32_t height, std::vector<uint8_t> sampl
                         : options.components == 3 ? JCS_RGB
                                                   : JCS_CMYK;
   jpeg_set_defaults(&info);
+  if (options.ycck) jpeg_set_colorspace(&info, JCS_YCCK);
+  if (!options.adobe) info.write_Adobe_marker = FALSE;
   jpeg_set_quality(&info, 100, TRUE);
   if (options.progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
@@ -164,6 +166,48 @@ FileBytes EncodeJpeg(uint32_t width, uint32_t height, std::vector<uint8_t> sampl
   jpeg_destroy_compress(&info);
   std::free(bytes);
   return file;
+}
+
+FileBytes EncodeBmp(uint32_t width, uint32_t height, std::span<const uint8_t> rows,
+                    const BmpOptions& options) {
+  constexpr uint32_t kFileHeader = 14, kCoreHeader = 12, kInfoHeader = 40;
+  std::vector<uint8_t> file = {'B', 'M'};
+  const auto put = [&file](uint32_t value, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) file.push_back(static_cast<uint8_t>(value >> (8 * i)));
+  };
+  const bool core = options.header == kCoreHeader;
+  const size_t entry = core ? 3 : 4;
+  const auto colours = static_cast<uint32_t>(options.palette.size() / 3);
+  const size_t masks_behind = options.header == kInfoHeader ? options.masks.size() * 4 : 0;
+  const size_t pixels_at = kFileHeader + options.header + masks_behind + colours * entry;
+  put(0, 8);  // the size of the file, which nobody reads
+  put(static_cast<uint32_t>(pixels_at), 4);
+  put(options.header, 4);
+  put(width, core ? 2 : 4);
+  put(options.top_down ? 0 - height : height, core ? 2 : 4);
+  put(1, 2);
+  put(options.bits, 2);
+  if (!core) {
+    put(options.compression, 4);
+    put(0, 12);
+    put(colours, 4);
+    put(0, 4);
+  }
+  for (const uint32_t mask : options.masks) put(mask, 4);
+  file.resize(kFileHeader + options.header + masks_behind);
+  for (size_t i = 0; i < colours; ++i) {
+    for (size_t c = 0; c < entry; ++c) file.push_back(c < 3 ? options.palette[3 * i + 2 - c] : 0);
+  }
+  const size_t row_bytes = rows.size() / height;
+  for (uint32_t i = 0; i < height; ++i) {
+    const uint32_t y = options.top_down ? i : height - 1 - i;
+    const auto row = rows.subspan(y * row_bytes, row_bytes);
+    file.insert(file.end(), row.begin(), row.end());
+    file.resize(file.size() + (4 - row_bytes % 4) % 4);
+  }
+  FileBytes bytes;
+  Append(bytes, file.data(), file.size());
+  return bytes;
 }
 
 FileBytes EncodeWebp(uint32_t width, uint32_t height, std::span<const uint8_t> samples) {

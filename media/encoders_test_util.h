@@ -28,11 +28,25 @@ FileBytes EncodePng(uint32_t width, uint32_t height, std::vector<uint8_t> sample
 
 struct JpegOptions {
   int components = 3;  // 1: grey, 3: RGB, 4: CMYK
+  bool ycck = false;   // stores CMYK as YCCK
+  bool adobe = true;   // the marker of Adobe, of CMYK
   bool progressive = false;
   uint8_t orientation = 0;  // 0: no EXIF
 };
 FileBytes EncodeJpeg(uint32_t width, uint32_t height, std::vector<uint8_t> samples,
                      const JpegOptions& options = {});
+
+struct BmpOptions {
+  uint32_t header = 40;               // bytes: 12, 40, 52, 56, 108 or 124
+  uint32_t bits = 24;                 // of a pixel
+  uint32_t compression = 0;           // 3 has masks
+  bool top_down = false;              // the first row comes first
+  std::vector<uint8_t> palette = {};  // RGB
+  std::vector<uint32_t> masks = {};   // of red, green, blue and perhaps alpha
+};
+// `rows` has the bytes of each row, the uppermost first, without those that fill it up.
+FileBytes EncodeBmp(uint32_t width, uint32_t height, std::span<const uint8_t> rows,
+                    const BmpOptions& options = {});
 
 // Lossless. RGBA.
 FileBytes EncodeWebp(uint32_t width, uint32_t height, std::span<const uint8_t> samples);

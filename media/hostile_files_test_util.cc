@@ -45,6 +45,15 @@ std::string PngOfSides(uint32_t width, uint32_t height) {
   return file;
 }
 
+std::string BmpOfSides(uint32_t width, uint32_t height) {
+  std::string file = TextOf(EncodeBmp(8, 8, std::vector<uint8_t>(192, 90)));
+  for (size_t i = 0; i < 4; ++i) {
+    file[18 + i] = static_cast<char>(width >> (8 * i));
+    file[22 + i] = static_cast<char>(height >> (8 * i));
+  }
+  return file;
+}
+
 std::string GifOfSides(uint16_t width, uint16_t height) {
   constexpr uint8_t kColours[] = {255, 0, 0, 0, 0, 255};
   std::string file = TextOf(EncodeGif(2, 1, {0, 1}, kColours));
@@ -95,6 +104,7 @@ std::vector<HostileFile> Pictures() {
   const std::string png = TextOf(EncodePng(40, 40, std::vector<uint8_t>(4800, 77)));
   const std::string jpeg = TextOf(EncodeJpeg(40, 40, std::vector<uint8_t>(4800, 77)));
   const std::string webp = TextOf(EncodeWebp(40, 40, std::vector<uint8_t>(6400, 77)));
+  const std::string bmp = TextOf(EncodeBmp(40, 40, std::vector<uint8_t>(4800, 77)));
   return {
       {"png of 0 x 0", kPicture, PngOfSides(0, 0), "media.damaged"},
       {"png of 60000 x 60000", kPicture, PngOfSides(60'000, 60'000), "media.too_large"},
@@ -105,7 +115,13 @@ std::vector<HostileFile> Pictures() {
       {"half a jpeg", kPicture, Part(jpeg, 0.5), "media.damaged"},
       {"half a webp", kPicture, Part(webp, 0.5), "media.damaged"},
       {"jpeg of CMYK", kPicture,
-       TextOf(EncodeJpeg(8, 8, std::vector<uint8_t>(256), {.components = 4})), "media.format"},
+       TextOf(EncodeJpeg(8, 8, std::vector<uint8_t>(256), {.components = 4})), ""},
+      {"bmp", kPicture, bmp, ""},
+      {"half a bmp", kPicture, Part(bmp, 0.5), "media.damaged"},
+      {"bmp of 60000 x 60000", kPicture, BmpOfSides(60'000, 60'000), "media.too_large"},
+      {"bmp with run lengths", kPicture,
+       TextOf(EncodeBmp(8, 8, std::vector<uint8_t>(64), {.bits = 8, .compression = 1})),
+       "media.format"},
       {"svg", kPicture, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\"/>", "media.format"},
       {"a sound", kPicture, Sound(kWav16, 16'000, 1, Noise(400)), "media.format"},
       {"png of 16 bits", kPicture,

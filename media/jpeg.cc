@@ -14,6 +14,7 @@
 #include <jerror.h>
 
 #include <stop_token>
+#include <vector>
 
 #include "media/picture_decoders.h"
 
@@ -23,6 +24,8 @@ namespace {
 // A progressive file may repeat scans that are a few bytes long and cost time for every pixel.
 // Files of encoders have around ten.
 constexpr int kMaxScans = 100;
+
+constexpr size_t kInks = 4;
 
 struct JpegReader {
   explicit JpegReader(const std::stop_token& stopped) : stop(stopped) {}
@@ -88,15 +91,38 @@ bool ReadHeader(JpegReader& reader, const uint8_t* file, size_t size) {
   return true;
 }
 
-// Writes [height, width, 3] to `rows`.
-bool ReadRows(JpegReader& reader, uint8_t* rows) {
+bool IsOfInks(const jpeg_decompress_struct& info) {
+  return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+}
+
+// What is left of white light after two inks, of which each lets `a` and `b` of 255 pass.
+uint8_t Passing(uint32_t a, uint32_t b) {
+  constexpr uint32_t kWhite = 255;
+  return static_cast<uint8_t>((a * b + kWhite / 2) / kWhite);
+}
+
+// Mixes cyan, magenta, yellow and black as a screen shows them. Files with the marker of Adobe, as
+// nearly all are, store how much light an ink lets pass, others how much ink there is.
+void MixInks(const jpeg_decompress_struct& info, const uint8_t* inks, uint8_t* rgb) {
+  const uint8_t flip = info.saw_Adobe_marker != FALSE ? 0 : 255;
+  for (JDIMENSION x = 0; x < info.output_width; ++x, inks += kInks, rgb += 3) {
+    const uint32_t black = inks[3] ^ flip;
+    for (size_t c = 0; c < 3; ++c) rgb[c] = Passing(uint32_t{inks[c]} ^ flip, black);
+  }
+}
+
+// Writes [height, width, 3] to `rows`. `inks`: room for a row of a picture of inks.
+bool ReadRows(JpegReader& reader, uint8_t* rows, uint8_t* inks) {
   if (setjmp(reader.failed) != 0) return false;
-  reader.info.out_color_space = JCS_RGB;
+  const bool mixes = IsOfInks(reader.info);
+  reader.info.out_color_space = mixes ? JCS_CMYK : JCS_RGB;
   jpeg_start_decompress(&reader.info);
   while (reader.info.output_scanline < reader.info.output_height) {
     if (reader.stop.stop_requested()) return false;
-    JSAMPROW row = rows + size_t{reader.info.output_scanline} * reader.info.output_width * 3;
+    uint8_t* const to = rows + size_t{reader.info.output_scanline} * reader.info.output_width * 3;
+    JSAMPROW row = mixes ? inks : to;
     jpeg_read_scanlines(&reader.info, &row, 1);
+    if (mixes) MixInks(reader.info, inks, to);
   }
   jpeg_finish_decompress(&reader.info);
   return true;
@@ -113,23 +139,19 @@ int OrientationOfMarkers(const JpegReader& reader) {
   return 1;
 }
 
-// Error media.format for channels that have no meaning as RGB without a profile.
+// Error media.format for channels that have no known meaning.
 Status CheckColours(J_COLOR_SPACE space) {
   switch (space) {
     case JCS_GRAYSCALE:
     case JCS_RGB:
     case JCS_YCbCr:
-      return OkStatus();
     case JCS_CMYK:
     case JCS_YCCK:
-      return MakeError(ErrorKind::kUsage, "media.format",
-                       "the picture is a JPEG file in {}, the colours of print, expected RGB or "
-                       "grey; convert the picture",
-                       space == JCS_CMYK ? "CMYK" : "YCCK");
+      return OkStatus();
     default:
       return MakeError(ErrorKind::kUsage, "media.format",
-                       "the picture is a JPEG file with unknown colours, expected RGB or grey; "
-                       "convert the picture");
+                       "the picture is a JPEG file with unknown colours, expected RGB, grey or "
+                       "CMYK; convert the picture");
   }
 }
 
@@ -155,10 +177,12 @@ Result<StoredPicture> DecodeJpeg(Bytes file, const PictureLimits& limits, ReadDe
   RL_RETURN_IF_ERROR(
       SetSize(picture, reader.info.image_width, reader.info.image_height, 3, limits));
   picture.orientation = OrientationOfMarkers(reader);
-  picture.extra_bytes = CoefficientBytes(reader.info);
+  const size_t ink_bytes = IsOfInks(reader.info) ? size_t{picture.width} * kInks : 0;
+  picture.extra_bytes = CoefficientBytes(reader.info) + ink_bytes;
   if (depth == ReadDepth::kHeader) return picture;
   Allocate(picture);
-  if (!ReadRows(reader, picture.samples.data())) {
+  std::vector<uint8_t> inks(ink_bytes);
+  if (!ReadRows(reader, picture.samples.data(), inks.data())) {
     if (limits.stop.stop_requested()) return DecodingStopped();
     return DamagedPicture("JPEG", reader.message);
   }

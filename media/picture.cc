@@ -57,7 +57,7 @@ constexpr PictureFormat kPictureFormats[] = {
     {{"Netpbm", 0, "P3\n"sv}},
     {{"Netpbm", 0, "P5\n"sv}},
     {{"Netpbm", 0, "P6\n"sv}},
-    {{"BMP", 0, "BM"sv}},
+    {{"BMP", 0, "BM"sv}, media_internal::DecodeBmp},
 };
 
 std::string_view Text(Bytes bytes) {
@@ -66,7 +66,8 @@ std::string_view Text(Bytes bytes) {
 
 // Error media.format, where no decoder takes the file.
 Result<PictureDecoder*> FindDecoder(Bytes file) {
-  constexpr std::string_view kExpected = "expected JPEG, PNG, WebP or GIF; convert the picture";
+  constexpr std::string_view kExpected =
+      "expected JPEG, PNG, WebP, GIF or BMP; convert the picture";
   const std::string_view text = Text(file);
   for (const PictureFormat& format : kPictureFormats) {
     if (!format.signature.IsOf(text)) continue;

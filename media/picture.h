@@ -1,12 +1,13 @@
-// Pictures: files of JPEG, PNG, WebP and GIF (the first frame) as 8-bit RGB, upright.
+// Pictures: files of JPEG, PNG, WebP, GIF (the first frame) and BMP as 8-bit RGB, upright.
 //
 // The EXIF orientation is applied, transparent pixels are blended with white, and of channels of 16
-// bits the high byte is kept. No profile or gamma is applied.
+// bits the high byte is kept. No profile or gamma is applied; the inks of a CMYK JPEG are those of
+// a screen.
 //
 // Thread safety: pure functions.
 // Memory: PictureHeader::decoding_bytes, which are known and checked before any pixel is decoded.
 // Errors, all of kind kUsage except the last two:
-//   media.format     another format, or a kind of JPEG that is not decoded (CMYK)
+//   media.format     another format, or a kind of BMP that is not decoded (run lengths)
 //   media.damaged    a file that ends early or holds what its format forbids
 //   media.too_large  more pixels than the limit, or a longer side
 //   media.memory     (kOutOfMemory) the pixels do not fit into memory

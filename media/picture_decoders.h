@@ -32,6 +32,7 @@ using PictureDecoder = Result<StoredPicture>(Bytes file, const PictureLimits& li
 [[nodiscard]] PictureDecoder DecodePng;
 [[nodiscard]] PictureDecoder DecodeWebp;
 [[nodiscard]] PictureDecoder DecodeGif;
+[[nodiscard]] PictureDecoder DecodeBmp;
 
 // Errors: media.damaged for a side of 0, media.too_large.
 [[nodiscard]] Status CheckPixels(uint64_t width, uint64_t height, const PictureLimits& limits);

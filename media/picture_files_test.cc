@@ -181,12 +181,24 @@ TEST(Jpeg, ReadsGreyAndRefusesCuts) {
   ExpectCutsRefused(file, 2);
 }
 
-TEST(Jpeg, RefusesTheColoursOfPrint) {
-  JpegOptions options;
-  options.components = 4;
-  const Error error = ErrorOf(EncodeJpeg(8, 8, std::vector<uint8_t>(256, 9), options));
-  EXPECT_EQ(error.id, "media.format");
-  EXPECT_THAT(error.message, HasSubstr("CMYK"));
+// The inks of a file with the marker of Adobe are stored as the light that they let pass.
+TEST(Jpeg, MixesTheInksOfPrint) {
+  std::vector<uint8_t> light;
+  for (int i = 0; i < 64; ++i) light.insert(light.end(), {255, 204, 51, 128});
+  const std::vector<uint8_t> expected = {128, 102, 26};
+  std::vector<uint8_t> ink = light;
+  for (uint8_t& value : ink) value = static_cast<uint8_t>(255 - value);
+  for (const bool ycck : {false, true}) {
+    for (const bool adobe : {true, false}) {
+      if (ycck && !adobe) continue;  // the marker alone tells it from CMYK
+      JpegOptions options{.components = 4, .ycck = ycck, .adobe = adobe};
+      const FileBytes file = EncodeJpeg(8, 8, adobe ? light : ink, options);
+      const std::vector<uint8_t> rgb = Decoded(file, 8, 8);
+      ASSERT_EQ(rgb.size(), 192u);
+      for (size_t i = 0; i < rgb.size(); ++i) EXPECT_NEAR(rgb[i], expected[i % 3], 2) << i;
+      ExpectCutsRefused(file, 2);
+    }
+  }
 }
 
 TEST(Jpeg, RefusesBombsByTheirHeader) {
@@ -221,6 +233,106 @@ TEST(Gif, ReadsTheFirstFrameOnly) {
   ExpectCutsRefused(EncodeGif(3, 11, indices, colours, {}), 4);  // ends of the frame and the file
 }
 
+// Rows are stored from the lowest up, each filled up to four bytes.
+TEST(Bmp, ReadsPlainColours) {
+  const std::vector<uint8_t> bgr = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const auto expected = ElementsAre(3, 2, 1, 6, 5, 4, 9, 8, 7, 12, 11, 10);
+  for (const uint32_t header : {12U, 40U, 124U}) {
+    for (const bool top_down : {false, true}) {
+      if (header == 12 && top_down) continue;
+      const FileBytes file = EncodeBmp(2, 2, bgr, {.header = header, .top_down = top_down});
+      EXPECT_THAT(Decoded(file, 2, 2), expected) << header;
+      ExpectCutsRefused(file, 2);  // the last row is filled up with two bytes
+    }
+  }
+}
+
+TEST(Bmp, ReadsPalettes) {
+  const std::vector<uint8_t> palette = {1, 2, 3, 40, 50, 60};
+  struct Case {
+    uint32_t bits;
+    std::vector<uint8_t> row;
+  };
+  const Case cases[] = {{1, {0b0110'0000}}, {4, {0x01, 0x10}}, {8, {0, 1, 1, 0}}};
+  for (const auto& [bits, row] : cases) {
+    for (const uint32_t header : {12U, 40U}) {
+      const FileBytes file =
+          EncodeBmp(4, 1, row, {.header = header, .bits = bits, .palette = palette});
+      const std::vector<uint8_t> rgb = Decoded(file, 4, 1);
+      EXPECT_THAT(rgb, ElementsAre(1, 2, 3, 40, 50, 60, 40, 50, 60, 1, 2, 3)) << bits;
+    }
+  }
+  EXPECT_EQ(ErrorOf(EncodeBmp(1, 1, std::vector<uint8_t>{2}, {.bits = 8, .palette = palette})).id,
+            "media.damaged");
+}
+
+TEST(Bmp, ReadsChannelsWhereTheirMasksAre) {
+  struct Case {
+    BmpOptions options;
+    std::vector<uint8_t> row;
+    std::vector<uint8_t> rgb;
+  };
+  const std::vector<uint32_t> five_six_five = {0xF800, 0x07E0, 0x001F};
+  const std::vector<uint32_t> rgba = {0xFF, 0xFF00, 0xFF0000, 0xFF000000};
+  const Case cases[] = {
+      // 1 bit without meaning, then 5 of each.
+      {{.bits = 16}, {0xFF, 0x7F, 0x10, 0x80}, {255, 255, 255, 0, 0, 132}},
+      {{.bits = 16, .compression = 3, .masks = five_six_five},
+       {0xE0, 0x07, 0x00, 0x08},
+       {0, 255, 0, 8, 0, 0}},
+      {{.bits = 32}, {30, 20, 10, 0, 3, 2, 1, 255}, {10, 20, 30, 1, 2, 3}},
+      // Half transparent, and white behind it.
+      {{.header = 124, .bits = 32, .compression = 3, .masks = rgba},
+       {0, 100, 200, 128, 10, 20, 30, 255},
+       {127, 177, 227, 10, 20, 30}},
+      {{.header = 40, .bits = 32, .compression = 6, .masks = rgba},
+       {0, 100, 200, 128, 10, 20, 30, 255},
+       {127, 177, 227, 10, 20, 30}},
+      // Alpha that nobody has written.
+      {{.header = 56, .bits = 32, .compression = 3, .masks = rgba},
+       {0, 100, 200, 0, 10, 20, 30, 0},
+       {0, 100, 200, 10, 20, 30}},
+  };
+  for (const Case& test : cases) {
+    const FileBytes file = EncodeBmp(2, 1, test.row, test.options);
+    EXPECT_THAT(Decoded(file, 2, 1), ElementsAreArray(test.rgb)) << test.options.bits;
+    ExpectCutsRefused(file, 1);
+  }
+}
+
+TEST(Bmp, RefusesWhatItDoesNotReadOrThatIsWrong) {
+  const std::vector<uint8_t> four(4);
+  struct Case {
+    BmpOptions options;
+    const char* id;
+    const char* text;
+  };
+  const Case cases[] = {
+      {{.bits = 8, .compression = 1}, "media.format", "with run lengths"},
+      {{.bits = 4, .compression = 2}, "media.format", "with run lengths"},
+      {{.compression = 4}, "media.format", "with a JPEG file inside"},
+      {{.compression = 5}, "media.format", "with a PNG file inside"},
+      {{.compression = 11}, "media.format", "with an unknown compression"},
+      {{.header = 16}, "media.damaged", "header"},
+      {{.bits = 15}, "media.damaged", "number of bits"},
+      {{.bits = 24, .compression = 3}, "media.damaged", "24 bits and masks"},
+      {{.bits = 8, .compression = 3}, "media.damaged", "a palette and masks"},
+      {{.bits = 32, .compression = 3, .masks = {0xFF, 0xFF00, 0}}, "media.damaged", "masks"},
+      {{.bits = 32, .compression = 3, .masks = {0xFF, 0xFF00, 0xFF00}}, "media.damaged", "masks"},
+      {{.bits = 32, .compression = 3, .masks = {0xF0F, 0xF000, 0xF0000}}, "media.damaged", "masks"},
+      {{.bits = 16, .compression = 3, .masks = {0xFF0000, 0xFF00, 0xFF}}, "media.damaged", "masks"},
+  };
+  for (const Case& test : cases) {
+    const Error error = ErrorOf(EncodeBmp(1, 1, four, test.options));
+    EXPECT_EQ(error.id, test.id) << error.message;
+    EXPECT_THAT(error.message, HasSubstr(test.text));
+  }
+  EXPECT_EQ(ErrorOf(EncodeBmp(0, 1, four)).id, "media.damaged");
+  EXPECT_EQ(ErrorOf(EncodeBmp(0x80000000U, 1, four)).id, "media.damaged");
+  EXPECT_EQ(ErrorOf(EncodeBmp(60'000, 1, four)).id, "media.damaged") << "there are no pixels";
+  EXPECT_EQ(ErrorOf(EncodeBmp(70'000, 1, four)).id, "media.too_large");
+}
+
 TEST(Pictures, OfOnePixelAreDecoded) {
   EXPECT_THAT(Decoded(EncodePng(1, 1, {5, 6, 7}), 1, 1), ElementsAre(5, 6, 7));
   EXPECT_THAT(Decoded(EncodeWebp(1, 1, std::vector<uint8_t>{5, 6, 7, 255}), 1, 1),
@@ -242,7 +354,6 @@ TEST(Pictures, OfOtherFormatsAreRefusedByName) {
       {"\0\0\0\x1C"
        "ftypavif\0\0\0\0"sv,
        "AVIF"},
-      {"BM\x36\x03\0\0"sv, "BMP"},
       {"II*\0\x08\0\0\0"sv, "TIFF"},
       {"MM\0*\0\0\0\x08"sv, "TIFF"},
       {"<svg xmlns='x'>"sv, "SVG"},
@@ -254,7 +365,7 @@ TEST(Pictures, OfOtherFormatsAreRefusedByName) {
     const Error error = ErrorOf(Bytes(test.file));
     EXPECT_EQ(error.id, "media.format");
     EXPECT_THAT(error.message, HasSubstr(test.name));
-    EXPECT_THAT(error.message, HasSubstr("JPEG, PNG, WebP or GIF"));
+    EXPECT_THAT(error.message, HasSubstr("JPEG, PNG, WebP, GIF or BMP"));
   }
 }
 
@@ -270,7 +381,10 @@ TEST(Pictures, HaveHeadersThatTellWhatDecodingTakes) {
       // The coefficients of all scans, of 40 x 24 and twice 20 x 12 in blocks of 8 x 8, and a copy.
       {EncodeJpeg(40, 24, grey, {.progressive = true, .orientation = 6}),
        2 * 40 * 24 * 3 + (5 * 3 + 2 * 3 * 2) * 64 * 2},
+      {EncodeJpeg(40, 24, std::vector<uint8_t>(40 * 24 * 4, 77), {.components = 4}),
+       40 * 24 * 3 + 40 * 4},
       {EncodeWebp(40, 24, std::vector<uint8_t>(40 * 24 * 4, 77)), 40 * 24 * (4 + 4)},
+      {EncodeBmp(40, 24, grey), 40 * 24 * 3},
       {EncodeGif(40, 24, std::vector<uint8_t>(40 * 24), std::vector<uint8_t>(6)), 40 * 24 * 4},
   };
   for (const Case& test : cases) {
@@ -291,7 +405,8 @@ TEST(Pictures, AreDecodedNoFurtherOnceToldToStop) {
   const PictureLimits limits{.stop = stop.get_token()};
   EXPECT_TRUE(DecodePicture(EncodePng(40, 24, grey), limits).has_value());
   stop.request_stop();
-  for (const FileBytes& file : {EncodePng(40, 24, grey), EncodeJpeg(40, 24, grey)}) {
+  for (const FileBytes& file :
+       {EncodePng(40, 24, grey), EncodeJpeg(40, 24, grey), EncodeBmp(40, 24, grey)}) {
     EXPECT_EQ(DecodePicture(file, limits).error().id, "run.cancelled");
   }
 }

@@ -32,8 +32,8 @@ enum class ToolChoice {
   kRequired,  // at least one call, and no text
 };
 
-// A picture or a sound of a request: a file of JPEG, PNG, WebP or GIF (the first frame), or of WAV,
-// FLAC, Ogg or MP3.
+// A picture or a sound of a request: a file of JPEG, PNG, WebP, BMP or GIF (the first frame), or of
+// WAV, FLAC, Ogg or MP3.
 struct Medium {
   MediaKind kind = MediaKind::kPicture;
   std::string path = {};  // of the file; empty: `bytes` are its content

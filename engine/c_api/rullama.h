@@ -252,7 +252,7 @@ typedef enum rullama_tool_choice {
 } rullama_tool_choice;
 
 typedef enum rullama_medium_kind {
-  RULLAMA_PICTURE = 0, /* JPEG, PNG, WebP or GIF, of which the first frame */
+  RULLAMA_PICTURE = 0, /* JPEG, PNG, WebP, BMP or GIF, of which the first frame */
   RULLAMA_SOUND = 1,   /* WAV, FLAC, Ogg or MP3 */
   RULLAMA_MEDIUM_KIND_MAX_ENUM = 0x7FFFFFFF
 } rullama_medium_kind;
