@@ -41,7 +41,7 @@ class Conversation {
   // Goes on from the messages of a file, which replace these. Errors, with which nothing changes:
   // io.*, input.limit; chat.* for a file without a conversation; context.overflow.
   Status Load(const std::string& path);
-  // An empty text is no system prompt.
+  // An empty text means no system prompt.
   void SetSystem(const std::string& text);
   void SetThinking(bool thinking);
   // Settings of the next answers. False if there is no such setting. Errors: chat.setting,

@@ -111,7 +111,7 @@ class RequestOptions(SamplingOptions, total=False):
     allowed_tools: Sequence[str]  #: names of the tools that may be called; by default all
     parallel_tool_calls: bool  #: several calls may follow one another, as by default
     #: pictures: names of files, or the bytes of files (JPEG, PNG, WebP, GIF, BMP). They fill the parts
-    #: {"type": "image"} of the messages, which are otherwise put in front of the last message's
+    #: {"type": "image"} of the messages, which are otherwise put before the last message's
     #: text, or the markers <|image|> of a prompt
     images: File | Sequence[File]
     audio: File | Sequence[File]  #: sounds (WAV, FLAC, Ogg, MP3), in the same way: <|audio|>
