@@ -14,7 +14,7 @@
 
 #include "bench/must.h"
 #include "core/base/status.h"
-#include "engine/engine_config.h"
+#include "engine/loading/engine_config.h"
 #include "engine/model_session.h"
 
 namespace rullama::bench {

@@ -18,7 +18,7 @@
 
 #include "bench/bench_session.h"
 #include "core/runtime/snapshot.h"
-#include "engine/batch_session.h"
+#include "engine/scheduling/batch_session.h"
 #include "engine/model_session.h"
 
 namespace rullama::bench {

@@ -9,14 +9,14 @@
 #include <system_error>
 #include <vector>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
-#include "cli/completion.h"
-#include "cli/file_check.h"
-#include "cli/help_format.h"
-#include "cli/manual_page.h"
-#include "cli/quiet_terminal.h"
-#include "cli/signals.h"
+#include "cli/commands/arguments.h"
+#include "cli/commands/command.h"
+#include "cli/commands/completion.h"
+#include "cli/commands/file_check.h"
+#include "cli/commands/help_format.h"
+#include "cli/commands/manual_page.h"
+#include "cli/terminal/quiet_terminal.h"
+#include "cli/terminal/signals.h"
 #include "core/plugin/call_guard.h"
 
 namespace rullama::cli {

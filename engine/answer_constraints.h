@@ -19,7 +19,7 @@
 #include "core/constraint/matcher.h"
 #include "engine/api/request.h"
 #include "engine/api/stats.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 
 namespace rullama {
 

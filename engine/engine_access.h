@@ -11,7 +11,7 @@
 #include "core/base/status.h"
 #include "engine/api/engine.h"
 #include "engine/host_hooks.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/model_session.h"
 
 namespace rullama {

@@ -6,7 +6,7 @@
 #include <random>
 #include <utility>
 
-#include "engine/layer_placement.h"
+#include "engine/loading/layer_placement.h"
 #include "media/picture_size.h"
 
 namespace rullama {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "core/runtime/session.h"
-#include "engine/auto_settings.h"
-#include "engine/backend_setup.h"
+#include "engine/loading/auto_settings.h"
+#include "engine/loading/backend_setup.h"
 #include "engine/host_hooks.h"
-#include "engine/loaded_model.h"
-#include "engine/media_encoder.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/media/media_encoder.h"
 #include "engine/model_program.h"
 #include "samplers/settings.h"
 

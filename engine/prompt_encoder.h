@@ -14,8 +14,8 @@
 
 #include "core/base/status.h"
 #include "core/runtime/soft_rows.h"
-#include "engine/media_encoder.h"
-#include "engine/prompt_media.h"
+#include "engine/media/media_encoder.h"
+#include "engine/media/prompt_media.h"
 
 namespace rullama {
 

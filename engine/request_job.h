@@ -9,8 +9,8 @@
 #include "engine/answer_text.h"
 #include "engine/api/request.h"
 #include "engine/job.h"
-#include "engine/loaded_model.h"
-#include "engine/request_media.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/media/request_media.h"
 
 namespace rullama {
 

@@ -8,7 +8,7 @@
 #include "server/answer_format.h"
 #include "server/answer_request.h"
 #include "server/call.h"
-#include "server/openai_fields.h"
+#include "server/openai/openai_fields.h"
 #include "server/services.h"
 
 namespace rullama::server {

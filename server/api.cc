@@ -12,7 +12,7 @@
 
 #include "core/base/printable.h"
 #include "server/answer_parts.h"
-#include "server/equal_ignoring_case.h"
+#include "server/http/equal_ignoring_case.h"
 #include "server/routes.h"
 
 namespace rullama::server {

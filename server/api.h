@@ -9,7 +9,7 @@
 #include "core/base/clock.h"
 #include "server/api_keys.h"
 #include "server/call.h"
-#include "server/exchange.h"
+#include "server/http/exchange.h"
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/running_requests.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "server/header_field.h"
+#include "server/http/header_field.h"
 
 namespace rullama::server {
 

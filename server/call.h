@@ -10,7 +10,7 @@
 
 #include "core/base/clock.h"
 #include "server/api_error.h"
-#include "server/exchange.h"
+#include "server/http/exchange.h"
 
 namespace rullama::server {
 

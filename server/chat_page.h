@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "server/exchange.h"
+#include "server/http/exchange.h"
 
 namespace rullama::server {
 

@@ -7,7 +7,7 @@
 #include "core/base/utf8.h"
 #include "server/answer_run.h"
 #include "server/chat_page.h"
-#include "server/chat_request.h"
+#include "server/openai/chat_request.h"
 #include "server/endpoints.h"
 #include "server/json_body.h"
 #include "server/sampling_fields.h"

@@ -19,7 +19,7 @@
 
 #include "core/base/keep_alive.h"
 #include "engine/api/engine.h"
-#include "engine/model_facts.h"
+#include "engine/loading/model_facts.h"
 #include "server/api_error.h"
 #include "server/metrics.h"
 

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "server/chat_request.h"
+#include "server/openai/chat_request.h"
 #include "server/json_body.h"
-#include "server/ollama_request.h"
-#include "server/responses_request.h"
+#include "server/ollama/ollama_request.h"
+#include "server/openai/responses_request.h"
 
 namespace {
 

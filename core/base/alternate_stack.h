@@ -1,5 +1,5 @@
 // A stack for handlers of signals on this thread: when its own is full, a report of that needs room
-// elsewhere. The program's main thread has one too (cli/crash_report.cc).
+// elsewhere. The program's main thread has one too (cli/terminal/crash_report.cc).
 //
 // Ownership: holds the memory; made and destroyed by the same thread. Errors: none; without memory
 // there is no such stack, and a thread that has one already, from a sanitizer for instance, keeps

@@ -4,8 +4,8 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/lookup_draft.h"
-#include "engine/soft_row_ids.h"
+#include "engine/drafts/lookup_draft.h"
+#include "engine/media/soft_row_ids.h"
 
 namespace rullama {
 namespace {

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/cut_points.h"
-#include "engine/soft_row_ids.h"
+#include "engine/drafts/cut_points.h"
+#include "engine/media/soft_row_ids.h"
 
 namespace rullama {
 namespace {

@@ -12,8 +12,8 @@
 #include "engine/canvas_generator.h"
 #include "engine/engine_observer.h"
 #include "engine/job.h"
-#include "engine/media_encoder.h"
-#include "engine/model_drafter.h"
+#include "engine/media/media_encoder.h"
+#include "engine/drafts/model_drafter.h"
 #include "engine/model_program.h"
 #include "samplers/canvas_random.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "engine/cut_points.h"
+#include "engine/drafts/cut_points.h"
 #include "engine/scheduling/counting_model_test_util.h"
 
 namespace rullama {

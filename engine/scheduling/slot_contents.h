@@ -11,9 +11,9 @@
 #include "core/runtime/session.h"
 #include "engine/api/stats.h"
 #include "engine/job.h"
-#include "engine/prefix_cache.h"
+#include "engine/scheduling/prefix_cache.h"
 #include "engine/scheduling/scheduler_options.h"
-#include "engine/slot_table.h"
+#include "engine/scheduling/slot_table.h"
 
 namespace rullama {
 

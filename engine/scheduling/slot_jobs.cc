@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/soft_row_ids.h"
+#include "engine/media/soft_row_ids.h"
 
 namespace rullama {
 

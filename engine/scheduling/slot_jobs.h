@@ -12,7 +12,7 @@
 #include "core/base/status.h"
 #include "core/constraint/matcher.h"
 #include "core/runtime/session.h"
-#include "engine/batch_session.h"
+#include "engine/scheduling/batch_session.h"
 #include "engine/scheduling/engine_counters.h"
 #include "engine/scheduling/running_job.h"
 #include "engine/scheduling/scheduler_options.h"

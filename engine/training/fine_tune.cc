@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/base/clock.h"
-#include "engine/engine_config.h"
-#include "engine/logged_notices.h"
+#include "engine/loading/engine_config.h"
+#include "engine/loading/logged_notices.h"
 #include "engine/training/checkpoint.h"
 #include "engine/training/learning_rate.h"
 #include "engine/training/run_settings.h"

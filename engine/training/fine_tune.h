@@ -15,7 +15,7 @@
 #include "core/base/status.h"
 #include "engine/api/training.h"
 #include "engine/host_hooks.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 
 namespace rullama {
 

@@ -14,9 +14,9 @@
 
 #include "core/base/status.h"
 #include "core/safetensors/safetensors.h"
-#include "engine/backend_setup.h"
+#include "engine/loading/backend_setup.h"
 #include "engine/host_hooks.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/training/data_set.h"
 #include "engine/training/example_order.h"
 #include "engine/training/new_adapter.h"

@@ -1,5 +1,5 @@
 // The table of `rullama bench`: what people paste has to stand alone.
-#include "cli/bench_table.h"
+#include "cli/bench/bench_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/canvas_view.h"
+#include "cli/chat/canvas_view.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include "core/base/must_test_util.h"
 #include "engine/api/engine.h"
 #include "engine/engine_access.h"
-#include "engine/layer_placement.h"
+#include "engine/loading/layer_placement.h"
 #include "engine/model_session.h"
 
 namespace rullama {

@@ -33,9 +33,9 @@ struct Indirect {
 };
 
 constexpr Indirect kIndirect[] = {
-    {"cli/console.cc", "io.", ErrorKind::kIo},
-    {"cli/console.h", "io.", ErrorKind::kIo},
-    {"cli/prompt_log.cc", "io.", ErrorKind::kIo},
+    {"cli/terminal/console.cc", "io.", ErrorKind::kIo},
+    {"cli/terminal/console.h", "io.", ErrorKind::kIo},
+    {"cli/chat/prompt_log.cc", "io.", ErrorKind::kIo},
     {"core/config/layered_config.cc", "config.", ErrorKind::kUsage},
     {"core/config/yaml_tree.cc", "config.", ErrorKind::kUsage},
     {"core/constraint/json_text.cc", "schema.", ErrorKind::kUsage},

@@ -17,13 +17,13 @@ namespace fs = std::filesystem;
 
 // Files that call the library's parser, and what they give it.
 const std::map<std::string, std::string_view> kParsers = {
-    {"cli/answer.cc", "arguments of a call, which were written from a value"},
-    {"cli/cmd_bench.cc", "a number that was formatted"},
+    {"cli/chat/answer.cc", "arguments of a call, which were written from a value"},
+    {"cli/commands/cmd_bench.cc", "a number that was formatted"},
     {"core/base/json_reader.cc", "foreign text"},
-    {"server/endpoints_ollama.cc", "metadata that were written from a value"},
+    {"server/ollama/endpoints_ollama.cc", "metadata that were written from a value"},
     {"server/json_body.cc", "a body that was read"},
-    {"server/ollama_format.cc", "arguments of a call, which were written from a value"},
-    {"server/ollama_request.cc", "messages that were written from a value"},
+    {"server/ollama/ollama_format.cc", "arguments of a call, which were written from a value"},
+    {"server/ollama/ollama_request.cc", "messages that were written from a value"},
 };
 
 TEST(JsonReaders, ForeignTextIsReadInOnePlace) {

@@ -1,4 +1,4 @@
-#include "engine/cut_points.h"
+#include "engine/drafts/cut_points.h"
 
 #include <gmock/gmock.h>
 

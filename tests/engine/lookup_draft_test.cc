@@ -1,4 +1,4 @@
-#include "engine/lookup_draft.h"
+#include "engine/drafts/lookup_draft.h"
 
 #include <gmock/gmock.h>
 

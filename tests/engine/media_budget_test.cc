@@ -1,4 +1,4 @@
-#include "engine/media_budget.h"
+#include "engine/media/media_budget.h"
 
 #include <gtest/gtest.h>
 

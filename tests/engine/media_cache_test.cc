@@ -1,4 +1,4 @@
-#include "engine/media_cache.h"
+#include "engine/media/media_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The file that the towers of a model are read from. Needs ../shared.
-#include "engine/model_towers.h"
+#include "engine/media/model_towers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 
 namespace rullama {
 namespace {

@@ -1,11 +1,11 @@
-#include "engine/prefix_cache.h"
+#include "engine/scheduling/prefix_cache.h"
 
 #include <gmock/gmock.h>
 
 #include <string>
 
 #include "core/base/must_test_util.h"
-#include "engine/cache_limits.h"
+#include "engine/loading/cache_limits.h"
 
 namespace rullama {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/slot_table.h"
+#include "engine/scheduling/slot_table.h"
 
 #include <gmock/gmock.h>
 

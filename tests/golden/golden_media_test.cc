@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/read_file_test_util.h"
-#include "engine/media_encoder.h"
+#include "engine/media/media_encoder.h"
 #include "models/gemma4/towers/towers.h"
 #include "tests/golden/golden_support.h"
 #include "tests/golden/session_support.h"

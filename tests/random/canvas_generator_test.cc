@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "engine/cut_points.h"
+#include "engine/drafts/cut_points.h"
 #include "engine/model_program.h"
 #include "engine/scheduling/scheduler.h"
 #include "models/gemma4/gemma4_model.h"

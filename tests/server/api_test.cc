@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
-#include "engine/engine_config.h"
-#include "server/http_server.h"
+#include "engine/loading/engine_config.h"
+#include "server/http/http_server.h"
 #include "tests/server/client.h"
 
 namespace rullama::server {

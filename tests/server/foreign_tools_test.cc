@@ -13,7 +13,7 @@
 
 #include "core/base/must_test_util.h"
 #include "server/api.h"
-#include "server/http_server.h"
+#include "server/http/http_server.h"
 #include "tests/server/client.h"
 
 namespace rullama::server {

@@ -13,13 +13,13 @@
 
 #include "core/base/must_test_util.h"
 #include "engine/engine_access.h"
-#include "engine/engine_config.h"
-#include "engine/media_budget.h"
+#include "engine/loading/engine_config.h"
+#include "engine/media/media_budget.h"
 #include "media/hostile_files_test_util.h"
 #include "models/registry.h"
 #include "server/api.h"
 #include "server/base64.h"
-#include "server/http_server.h"
+#include "server/http/http_server.h"
 #include "tests/server/client.h"
 
 namespace rullama::server {

@@ -1,5 +1,5 @@
 // HTTP as clients send it: whole, in parts, wrong, too large, too slow.
-#include "server/http_server.h"
+#include "server/http/http_server.h"
 
 #include <gmock/gmock.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "core/base/must_test_util.h"
-#include "server/deadline.h"
+#include "server/http/deadline.h"
 #include "tests/server/client.h"
 
 namespace rullama::server {

@@ -9,10 +9,10 @@
 
 #include "core/base/must_test_util.h"
 #include "core/base/read_file_test_util.h"
-#include "engine/engine_config.h"
+#include "engine/loading/engine_config.h"
 #include "server/api.h"
 #include "server/base64.h"
-#include "server/http_server.h"
+#include "server/http/http_server.h"
 #include "tests/server/client.h"
 
 namespace rullama::server {

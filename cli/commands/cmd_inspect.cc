@@ -1,0 +1,306 @@
+// rullama inspect: the contents of a model file, and what it would cost to run it.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/commands/command.h"
+#include "cli/commands/json_text.h"
+#include "cli/commands/loading.h"
+#include "cli/reports/memory_bars.h"
+#include "cli/commands/model_summary.h"
+#include "cli/commands/tower_summary.h"
+#include "core/base/printable.h"
+#include "core/base/size_text.h"
+#include "models/registry.h"
+
+namespace rullama::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxShownElements = 8;  // of an array
+constexpr size_t kMaxShownText = 120;    // bytes of a string, except with --json
+constexpr size_t kMaxSafeBytes = 1024;   // of a name, or of an error that quotes one
+
+struct InspectFlags {
+  std::string path;
+  std::string mmproj;
+  int64_t context = kDefaultCapacity;
+  bool json = false;
+  ConfigFlags config;
+};
+
+template <typename T>
+json NumberAt(const GgufValue& value, size_t index) {
+  return LoadUnaligned<T>(value.bytes.data() + index * sizeof(T));
+}
+
+json ScalarAt(const GgufValue& value, size_t index) {
+  switch (value.scalar_type()) {
+    case GgufType::kU8:
+      return NumberAt<uint8_t>(value, index);
+    case GgufType::kI8:
+      return NumberAt<int8_t>(value, index);
+    case GgufType::kU16:
+      return NumberAt<uint16_t>(value, index);
+    case GgufType::kI16:
+      return NumberAt<int16_t>(value, index);
+    case GgufType::kU32:
+      return NumberAt<uint32_t>(value, index);
+    case GgufType::kI32:
+      return NumberAt<int32_t>(value, index);
+    case GgufType::kF32:
+      return NumberAt<float>(value, index);
+    case GgufType::kBool:
+      return value.bytes[index] != std::byte{0};
+    case GgufType::kU64:
+      return NumberAt<uint64_t>(value, index);
+    case GgufType::kI64:
+      return NumberAt<int64_t>(value, index);
+    case GgufType::kF64:
+      return NumberAt<double>(value, index);
+    case GgufType::kString:
+    case GgufType::kArray:
+      break;
+  }
+  return nullptr;
+}
+
+// A scalar or string as it is; of an array the length and the first elements.
+json ValueAsJson(const GgufValue& value) {
+  if (value.type == GgufType::kString) return std::string(value.text());
+  if (value.type != GgufType::kArray) return ScalarAt(value, 0);
+  json first = json::array();
+  if (value.element_type == GgufType::kString) {
+    for (const std::string_view text : value.strings()) {
+      if (first.size() == kMaxShownElements) break;
+      first.push_back(std::string(text));
+    }
+  } else {
+    const size_t shown = std::min<size_t>(value.count, kMaxShownElements);
+    for (size_t i = 0; i < shown; ++i) first.push_back(ScalarAt(value, i));
+  }
+  return {{"type", NameOf(value.element_type)}, {"count", value.count}, {"first", first}};
+}
+
+std::string_view DialectOf(const GgufFile& file) {
+  const auto family = FamilyOf(file);
+  return family ? (*family)->dialect(file) : "unknown";
+}
+
+json TensorsAsJson(const GgufFile& file) {
+  json tensors = json::array();
+  for (const TensorInfo& tensor : file.tensors()) {
+    json dims = json::array();  // numpy order, as everywhere in rullama
+    for (size_t i = tensor.rank; i-- > 0;) dims.push_back(tensor.dims[i]);
+    tensors.push_back({{"name", std::string(tensor.name)},
+                       {"type", NameOf(tensor.dtype)},
+                       {"dims", dims},
+                       {"offset", tensor.offset},
+                       {"bytes", tensor.bytes}});
+  }
+  return tensors;
+}
+
+// The towers in a file, for the model if it is one of text.
+Result<Towers> ReadTowersFor(const ModelFile& model, const GgufFile& file) {
+  const auto opened = OpenModel(*model.file);
+  return opened ? (*opened)->ReadTowers(file) : ReadTowers(file);
+}
+
+// The memory that a session of one slot needs, or the reason why rullama cannot run the file.
+json MemoryAsJson(const GgufFile& file, int64_t context) {
+  const auto model = OpenModel(file);
+  if (!model) {
+    return {{"reason", model.error().message}, {"code", model.error().id}};
+  }
+  const int64_t capacity = std::min(context, (*model)->facts().context_length);
+  const BuildOptions build{.slots = 1, .capacity = capacity};
+  uint64_t weights = 0;
+  for (const TensorInfo& tensor : file.tensors()) weights += tensor.bytes;
+  const uint64_t cache = (*model)->CacheBytes(build);
+  return {{"context", capacity},
+          {"weights_bytes", weights},
+          {"kv_cache_bytes", cache},
+          {"total_bytes", weights + cache}};
+}
+
+// The towers for the model, with the reason where they cannot be read; null if there are none. They
+// are in the file `mmproj`, else in that of Ollama's store, else in the model's own.
+json TowersOf(const ModelFile& model, const std::string& mmproj) {
+  const auto read = [&]() -> Result<json> {
+    std::optional<GgufFile> own;
+    std::filesystem::path path = mmproj;
+    if (mmproj.empty() && model.ollama && model.ollama->projector) path = *model.ollama->projector;
+    if (!path.empty()) {
+      RL_ASSIGN_OR_RETURN(own, GgufFile::Open(path));
+    }
+    const GgufFile& file = own ? *own : *model.file;
+    RL_ASSIGN_OR_RETURN(const Towers towers, ReadTowersFor(model, file));
+    if (!towers.picture && !towers.sound) return json();
+    RL_ASSIGN_OR_RETURN(json result, TowersAsJson(towers, file));
+    result["path"] = file.path();
+    return result;
+  };
+  const auto towers = read();
+  if (towers) return *towers;
+  return {{"reason", towers.error().message}, {"code", towers.error().id}};
+}
+
+// Whether `run` accepts the file, with the reason where it does not.
+json RunnableAsJson(const ModelSummary& summary) {
+  if (!summary.refused) return {{"yes", true}};
+  return {{"yes", false}, {"reason", summary.refused->message}, {"code", summary.refused->id}};
+}
+
+json FileAsJson(const ModelFile& model, const ModelSummary& summary, const InspectFlags& flags) {
+  const GgufFile& file = *model.file;
+  json metadata = json::object();
+  for (const GgufEntry& entry : file.metadata()) {
+    metadata[std::string(entry.key)] = ValueAsJson(entry.value);
+  }
+  std::map<std::string, std::pair<uint64_t, uint64_t>> by_type;  // count, bytes
+  for (const TensorInfo& tensor : file.tensors()) {
+    auto& [count, bytes] = by_type[std::string(NameOf(tensor.dtype))];
+    ++count;
+    bytes += tensor.bytes;
+  }
+  json types = json::object();
+  for (const auto& [type, sum] : by_type) {
+    types[type] = {{"tensors", sum.first}, {"bytes", sum.second}};
+  }
+  return {{"name", summary.name},
+          {"architecture", summary.architecture},
+          {"quantization", summary.quantization},
+          {"context_length", summary.context_length ? json(*summary.context_length) : json()},
+          {"runnable", RunnableAsJson(summary)},
+          {"path", file.path()},
+          {"version", file.version()},
+          {"alignment", file.alignment()},
+          {"dialect", DialectOf(file)},
+          {"parameters", summary.parameters},
+          {"bytes", summary.bytes},
+          {"types", types},
+          {"memory", MemoryAsJson(file, flags.context)},
+          {"towers", TowersOf(model, flags.mmproj)},
+          {"metadata", metadata},
+          {"tensors", TensorsAsJson(file)}};
+}
+
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// Names of a file on a terminal: control characters could do anything there.
+std::string Safe(std::string_view text) { return Printable(text, kMaxSafeBytes); }
+
+std::string Shortened(std::string text) {
+  if (text.size() <= kMaxShownText) return text;
+  size_t length = kMaxShownText;
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  return text.substr(0, length) + "...";
+}
+
+std::string SizeOf(const json& bytes) { return SizeText(bytes.get<uint64_t>()); }
+
+std::string TowersLines(const json& towers) {
+  if (!towers.is_object()) return {};
+  if (!towers.contains("reason")) return TowersText(towers);
+  return fmt::format("towers: cannot be used: {} [{}]\n", Safe(towers["reason"].get<std::string>()),
+                     towers["code"].get<std::string>());
+}
+
+// The beginning of the output: the kind of model, whether it runs, and the memory it takes.
+std::string HeadText(const json& file) {
+  std::string text = fmt::format(
+      "{}: {}, {}, {} parameters, {}", Safe(file["name"].get<std::string>()),
+      Safe(file["architecture"].get<std::string>()), file["quantization"].get<std::string>(),
+      ParametersText(file["parameters"].get<uint64_t>()), SizeOf(file["bytes"]));
+  if (file["context_length"].is_number()) {
+    text += fmt::format(", context length {}", Dump(file["context_length"]));
+  }
+  const json& runnable = file["runnable"];
+  text += "\nrullama can run this: ";
+  text += runnable["yes"].get<bool>()
+              ? "yes\n"
+              : fmt::format("no: {} [{}]\n", Safe(runnable["reason"].get<std::string>()),
+                            runnable["code"].get<std::string>());
+  const json& memory = file["memory"];
+  if (!memory.contains("reason")) {
+    text += fmt::format("memory for a context of {}: weights {}, KV cache (f16) {}, together {}\n",
+                        Dump(memory["context"]), SizeOf(memory["weights_bytes"]),
+                        SizeOf(memory["kv_cache_bytes"]), SizeOf(memory["total_bytes"]));
+  }
+  text += TowersLines(file["towers"]);
+  return text + fmt::format("file: {}, GGUF {}, dialect of {}, {} tensors\n",
+                            Safe(file["path"].get<std::string>()), Dump(file["version"]),
+                            file["dialect"].get<std::string>(), file["tensors"].size());
+}
+
+// Weights by type, then the cache of one slot if the file can be run.
+std::vector<MemoryAmount> AmountsOf(const json& file) {
+  std::vector<MemoryAmount> amounts;
+  for (const auto& [type, sum] : file["types"].items()) {
+    amounts.push_back(
+        {type, sum["bytes"].get<uint64_t>(),
+         fmt::format("{} tensor{}", Dump(sum["tensors"]), sum["tensors"] == 1 ? "" : "s")});
+  }
+  const json& memory = file["memory"];
+  if (!memory.contains("reason")) {
+    amounts.push_back({"KV cache", memory["kv_cache_bytes"].get<uint64_t>(),
+                       fmt::format("for a context of {}", Dump(memory["context"]))});
+  }
+  return amounts;
+}
+
+std::string FileText(const json& file) {
+  std::string text = HeadText(file);
+  for (const std::string& line : MemoryBars(AmountsOf(file))) text += "  " + line + "\n";
+  text += "\nmetadata\n";
+  for (const auto& [key, value] : file["metadata"].items()) {
+    text += fmt::format("  {} = {}\n", Safe(key), Safe(Shortened(Dump(value))));
+  }
+  text += "\ntensors\n";
+  for (const json& tensor : file["tensors"]) {
+    text +=
+        fmt::format("  {:<40} {:>6} {:<20} {:>12} bytes\n", Safe(tensor["name"].get<std::string>()),
+                    tensor["type"].get<std::string>(), Dump(tensor["dims"]), Dump(tensor["bytes"]));
+  }
+  return text;
+}
+
+Result<int> Inspect(const InspectFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.path));
+  RL_ASSIGN_OR_RETURN(const ModelSummary summary, SummarizeOnBackend(model, flags.config, console));
+  const json file = FileAsJson(model, summary, flags);
+  RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(file) : FileText(file)));
+  return 0;
+}
+
+}  // namespace
+
+void AddInspectCommand(CLI::App& app, CommandContext& context) {
+  const auto flags = std::make_shared<InspectFlags>();
+  CLI::App* command = app.add_subcommand("inspect", "Show the contents of a model file");
+  command->add_option("file,-m,--model", flags->path, "GGUF file or Ollama name")
+      ->required()
+      ->option_text("FILE|NAME");
+  command->add_option("--mmproj", flags->mmproj, "File of the model's towers")->option_text("FILE");
+  command->add_option("-c,--ctx-size", flags->context, "Estimate memory for this context")
+      ->check(CLI::Range(int64_t{1}, int64_t{16777216}))
+      ->option_text("N");
+  AddBackendOptions(*command, flags->config);
+  command->add_flag("--json", flags->json, "As one JSON object");
+  command->footer(R"(Examples:
+  rullama inspect gemma4:e2b -c 32768
+  rullama inspect model.gguf --json)");
+  command->callback([flags, &context] {
+    context.action = [flags, &context] { return Inspect(*flags, context.console); };
+  });
+}
+
+}  // namespace rullama::cli

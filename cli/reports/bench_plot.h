@@ -1,0 +1,24 @@
+// Speeds of `rullama bench` as a picture. Pure function; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/reports/picture.h"
+
+namespace rullama::cli {
+
+struct BenchPoint {
+  std::string kind;  // "pp", "tg", ...
+  int64_t tokens = 0;
+  int64_t depth = 0;
+  double mean_per_s = 0;
+  double stddev_per_s = 0;
+};
+
+// A chart over the lengths of prompts, and one over depths if several were measured. Kinds differ
+// by orders of magnitude, so speeds are on a logarithmic axis.
+Picture BenchPlot(const std::string& title, const std::vector<BenchPoint>& points);
+
+}  // namespace rullama::cli

@@ -1,0 +1,33 @@
+#include "cli/terminal/quiet_terminal.h"
+
+#include <termios.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace rullama::cli {
+namespace {
+
+// A handler can only reach what has static storage.
+termios found_terminal;  // written while `terminal_is_quiet` is false
+std::atomic<bool> terminal_is_quiet{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+}  // namespace
+
+QuietTerminal::QuietTerminal() {
+  if (::tcgetattr(STDIN_FILENO, &found_terminal) != 0) return;
+  termios quiet = found_terminal;
+  quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHONL);
+  quiet.c_lflag |= NOFLSH;  // Ctrl-C keeps what was typed
+  terminal_is_quiet.store(true);
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
+}
+
+QuietTerminal::~QuietTerminal() { RestoreTerminal(); }
+
+void RestoreTerminal() {
+  if (terminal_is_quiet.exchange(false)) ::tcsetattr(STDIN_FILENO, TCSANOW, &found_terminal);
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,45 @@
+#include "engine/drafts/cut_points.h"
+
+#include <algorithm>
+
+namespace rullama {
+namespace {
+
+// The cut after `last` that media ask for, where `next` would be one without them.
+int64_t CutForMedia(int64_t last, int64_t next, std::span<const SoftRows> media) {
+  for (const SoftRows& medium : media) {
+    if (medium.end() <= last) continue;
+    if (medium.end() <= next) return medium.end();
+    const bool inside = medium.first < next;
+    if (!inside || !medium.see_each_other) return next;
+    return medium.first > last ? medium.first : medium.end();
+  }
+  return next;
+}
+
+}  // namespace
+
+std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, std::span<const int64_t> turn_borders,
+                               std::span<const SoftRows> media) {
+  std::vector<int64_t> cuts;
+  int64_t last = 0;
+  while (true) {
+    const auto border = std::ranges::lower_bound(turn_borders, last + kMinTurnRows);
+    const int64_t next =
+        border == turn_borders.end() ? last + chunk : std::min(last + chunk, *border);
+    last = CutForMedia(last, next, media);
+    if (last > tokens) return cuts;
+    cuts.push_back(last);
+  }
+}
+
+bool IsSnapshotPoint(std::span<const int64_t> cuts, int64_t position, int64_t chunk) {
+  constexpr size_t kChunksBetween = 8;
+  const auto at = static_cast<size_t>(std::ranges::lower_bound(cuts, position) - cuts.begin());
+  const int64_t before = at == 0 ? 0 : cuts[at - 1];
+  const bool before_last_border = at + 2 == cuts.size() && cuts.back() - position < chunk;
+  return position - before < chunk || at + 1 == cuts.size() || before_last_border ||
+         (at + 1) % kChunksBetween == 0;
+}
+
+}  // namespace rullama

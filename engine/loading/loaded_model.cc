@@ -1,0 +1,84 @@
+#include "engine/loading/loaded_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "models/registry.h"
+
+namespace rullama {
+namespace {
+
+tl::unexpected<Error> InFile(const LoadedModel& model, Error error) {
+  return tl::unexpected(std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
+}
+
+}  // namespace
+
+Result<std::vector<ScaledAdapter>> ReadAdapters(const Config& config, const Model& model,
+                                                Notices& notices) {
+  std::vector<ScaledAdapter> adapters;
+  adapters.reserve(config.model.adapters.size());
+  for (const AdapterSetting& setting : config.model.adapters) {
+    RL_ASSIGN_OR_RETURN(Adapter adapter, model.ReadAdapter(setting.path));
+    for (const std::string& warning : adapter.warnings) notices.Warn(warning);
+    notices.Note(fmt::format("adapter '{}': {}{}", setting.path, adapter.Describe(),
+                             setting.scale == 1 ? "" : fmt::format(", times {}", setting.scale)));
+    adapters.push_back({std::move(adapter), setting.scale});
+  }
+  return adapters;
+}
+
+int64_t LoadedModel::capacity() const {
+  const int64_t longest = facts().context_length;
+  const int64_t chosen = config().context.capacity.value_or(std::min(longest, kDefaultCapacity));
+  return chosen == 0 ? longest : chosen;
+}
+
+bool LoadedModel::Takes(MediaKind kind) const {
+  const bool has_tower = kind == MediaKind::kPicture ? towers.towers.picture != nullptr
+                                                     : towers.towers.sound != nullptr;
+  return has_tower && facts().media.taken;
+}
+
+Result<LoadedModel> OpenModelHeader(LayeredConfig layers, const HostHooks& hooks,
+                                    Notices& notices) {
+  LoadedModel model;
+  model.started = std::chrono::steady_clock::now();
+  model.layers = std::move(layers);
+  RL_ASSIGN_OR_RETURN(model.file, OpenModelFile(model.config().model.path));
+  model.mapping = MappingNotice(hooks, model.file.file->bytes());
+  RL_RETURN_IF_ERROR(ApplyOllamaParams(model.file, model.layers));
+  for (const std::string& notice : model.layers.notices()) notices.Note(notice);
+  auto opened = OpenModel(*model.file.file);
+  if (!opened) return InFile(model, std::move(opened).error());
+  model.model = *std::move(opened);
+  for (const std::string& warning : model.model->warnings()) notices.Warn(warning);
+  RL_RETURN_IF_ERROR(model.model->CheckAgainst(model.config().architecture));
+  RL_ASSIGN_OR_RETURN(model.towers,
+                      ReadModelTowers(model.config(), model.file, *model.model, hooks, notices));
+  return model;
+}
+
+Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices) {
+  RL_ASSIGN_OR_RETURN(LoadedModel model, OpenModelHeader(std::move(layers), hooks, notices));
+  RL_ASSIGN_OR_RETURN(const auto adapters, ReadAdapters(model.config(), *model.model, notices));
+  model.adapters = JoinAdapters(adapters);
+  auto tokenizer = MakeTokenizer(*model.file.file);
+  if (!tokenizer) return InFile(model, std::move(tokenizer).error());
+  model.tokenizer = *std::move(tokenizer);
+  return model;
+}
+
+DType KvDtypeFor(const Config& config, const std::string& backend) {
+  switch (config.context.kv_dtype) {
+    case KvDtype::kF16:
+      return DType::kF16;
+    case KvDtype::kF32:
+      return DType::kF32;
+    case KvDtype::kAuto:
+      break;
+  }
+  return backend == "reference" ? DType::kF32 : DType::kF16;
+}
+
+}  // namespace rullama

@@ -1,0 +1,194 @@
+#include "engine/scheduling/prefix_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "core/base/clock.h"
+
+namespace rullama {
+
+std::vector<int64_t> ThinnedPositions(std::span<const int64_t> positions) {
+  std::vector<int64_t> kept;
+  int last_power = -1;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const int power = std::bit_width(static_cast<uint64_t>(positions.back() - positions[i]));
+    const bool stays = i == 0 || i + 2 >= positions.size();
+    if (stays || power != last_power) kept.push_back(positions[i]);
+    if (!stays) last_power = power;
+  }
+  return kept;
+}
+
+bool PrefixCache::Entry::Begins(std::span<const int32_t> prompt, uint64_t of_client) const {
+  return client == of_client && tokens.size() <= prompt.size() &&
+         std::equal(tokens.begin(), tokens.end(), prompt.begin());
+}
+
+int64_t PrefixCache::Find(std::span<const int32_t> prompt, std::span<const int64_t> cuts,
+                          uint64_t client, int64_t beyond) const {
+  int64_t longest = 0;
+  for (const Entry& entry : entries_) {
+    const int64_t position = entry.position();
+    const bool better = position > std::max(beyond, longest) && position < std::ssize(prompt);
+    if (better && std::ranges::binary_search(cuts, position) && entry.Begins(prompt, client)) {
+      longest = position;
+    }
+  }
+  return longest;
+}
+
+bool PrefixCache::HoldsRings(int32_t slot, int64_t position) const {
+  return std::ranges::any_of(entries_, [&](const Entry& entry) {
+    return entry.IsIn(slot) && entry.position() == position;
+  });
+}
+
+Status PrefixCache::Return(int32_t slot, int64_t position) {
+  const auto entry = std::ranges::find_if(
+      entries_, [&](const Entry& one) { return one.IsIn(slot) && one.position() == position; });
+  entry->last_used = ++uses_;
+  const Clock::time_point begin = Clock::now();
+  Status status = session_.Restore(slot, entry->snapshot);
+  restore_seconds_.Observe(SecondsSince(begin));
+  return status;
+}
+
+Status PrefixCache::Copy(int32_t slot, std::span<const int32_t> prompt, int64_t length,
+                         uint64_t client) {
+  const auto found = FindExact(prompt.first(static_cast<size_t>(length)), client);
+  const auto entry = entries_.erase(found, found);  // the same one, which may be changed
+  entry->last_used = ++uses_;
+  if (!entry->snapshot.complete()) RL_RETURN_IF_ERROR(Complete(entry));
+  const Clock::time_point begin = Clock::now();
+  Status status = session_.Restore(slot, entry->snapshot);
+  restore_seconds_.Observe(SecondsSince(begin));
+  EvictBeyondLimit();
+  return status;
+}
+
+void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client) {
+  if (limit_ == 0 || !rings_fit_ || FindExact(tokens, client) != entries_.end()) return;
+  const Clock::time_point begin = Clock::now();
+  auto snapshot = session_.Save(slot, session_.past(slot), SnapshotContent::kRings);
+  save_seconds_.Observe(SecondsSince(begin));
+  if (!snapshot) return;
+  entries_.push_front({.client = client,
+                       .tokens = {tokens.begin(), tokens.end()},
+                       .slot = slot,
+                       .last_used = ++uses_,
+                       .snapshot = *std::move(snapshot)});
+  bytes_ += entries_.front().bytes();
+  largest_ = std::max(largest_, entries_.front().bytes());
+  // The rings of later prompts are at least as large.
+  rings_fit_ = entries_.front().bytes() <= limit_;
+  Thin(tokens, client);
+  EvictBeyondLimit();
+}
+
+void PrefixCache::GiveUp(int32_t slot, int64_t position) {
+  // The longest prefix helps a continued conversation, the shortest one another request with the
+  // same start.
+  auto longest = entries_.end();
+  auto shortest = entries_.end();
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (!entry->IsIn(slot) || entry->position() <= position) continue;
+    if (longest == entries_.end() || entry->position() > longest->position()) longest = entry;
+    if (shortest == entries_.end() || entry->position() < shortest->position()) shortest = entry;
+  }
+  if (longest == entries_.end()) return;
+  if (shortest != longest) static_cast<void>(Complete(shortest));
+  static_cast<void>(Complete(longest));
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto at = entry++;
+    if (at->IsIn(slot) && at->position() > position) Drop(at);
+  }
+  EvictBeyondLimit();
+}
+
+void PrefixCache::Lose(int32_t slot) {
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto at = entry++;
+    if (at->IsIn(slot)) Drop(at);
+  }
+}
+
+void PrefixCache::AddTo(EngineStats& stats) const {
+  stats.prefix_bytes = static_cast<int64_t>(bytes_);
+  stats.prefix_entries = std::ssize(entries_);
+  stats.largest_snapshot = static_cast<int64_t>(largest_);
+  stats.prefix_evictions = evictions_;
+  stats.prefix_oversized = oversized_;
+  stats.snapshot_save = save_seconds_;
+  stats.snapshot_restore = restore_seconds_;
+}
+
+PrefixCache::Entries::const_iterator PrefixCache::FindExact(std::span<const int32_t> tokens,
+                                                            uint64_t client) const {
+  return std::ranges::find_if(entries_, [&](const Entry& entry) {
+    return entry.tokens.size() == tokens.size() && entry.Begins(tokens, client);
+  });
+}
+
+Status PrefixCache::Complete(Entries::iterator entry) {
+  const Clock::time_point begin = Clock::now();
+  auto snapshot = session_.Complete(entry->snapshot);
+  save_seconds_.Observe(SecondsSince(begin));
+  if (!snapshot) {
+    Drop(entry);
+    return tl::unexpected(snapshot.error());
+  }
+  bytes_ -= entry->bytes();
+  entry->snapshot = *std::move(snapshot);
+  bytes_ += entry->bytes();
+  largest_ = std::max(largest_, entry->bytes());
+  return OkStatus();
+}
+
+void PrefixCache::Thin(std::span<const int32_t> tokens, uint64_t client) {
+  std::vector<int64_t> positions;
+  for (const Entry& entry : entries_) {
+    if (entry.Begins(tokens, client)) positions.push_back(entry.position());
+  }
+  std::ranges::sort(positions);
+  const std::vector<int64_t> kept = ThinnedPositions(positions);
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto at = entry++;
+    if (at->Begins(tokens, client) && !std::ranges::binary_search(kept, at->position())) Drop(at);
+  }
+}
+
+void PrefixCache::EvictBeyondLimit() {
+  const auto value = [this](const Entry& entry) {
+    const double age = static_cast<double>(uses_ - entry.last_used + 1);
+    return static_cast<double>(entry.position()) / static_cast<double>(entry.bytes()) / age;
+  };
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto at = entry++;
+    if (at->bytes() > limit_) DropOversized(at);
+  }
+  while (bytes_ > limit_) {
+    const auto least = std::ranges::min_element(entries_, {}, value);
+    Drop(least);
+    ++evictions_;
+  }
+}
+
+void PrefixCache::DropOversized(Entries::iterator entry) {
+  if (++oversized_ == 1 && warn_) {
+    warn_(fmt::format(
+        "a snapshot of {} tokens has {} bytes, more than the {} of server.prefix_cache_mib, and is "
+        "not kept; prompts of this length are read again from their beginning unless it is raised",
+        entry->position(), entry->bytes(), limit_));
+  }
+  Drop(entry);
+}
+
+void PrefixCache::Drop(Entries::iterator entry) {
+  bytes_ -= entry->bytes();
+  entries_.erase(entry);
+}
+
+}  // namespace rullama

@@ -1,0 +1,149 @@
+#include "server/openai/chat_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/field_reader.h"
+#include "server/form_fields.h"
+#include "server/message_fields.h"
+#include "server/sampling_fields.h"
+
+namespace rullama::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxPrompts = 256;
+constexpr int64_t kMaxPromptAnswers = 512;  // to all of them
+constexpr int64_t kDefaultTextTokens = 16;  // of /v1/completions, as OpenAI has it
+
+// Whether the model is to think; the two ways to say it must agree.
+void ReadThinking(FieldReader& fields, AnswerRequest& out, Request& request) {
+  request.thinking = ReadEffort(fields, "reasoning_effort");
+  const json* arguments = fields.Object("chat_template_kwargs");
+  if (arguments == nullptr) return;
+  FieldReader inner(*arguments, "chat_template_kwargs.");
+  const auto enabled = inner.Boolean("enable_thinking");
+  if (enabled && request.thinking && *enabled != *request.thinking) {
+    inner.Fail("invalid_value", "enable_thinking", "contradicts 'reasoning_effort'; give one");
+  }
+  if (enabled) request.thinking = enabled;
+  NameIgnored(inner, out);
+  fields.Fail(inner.error());
+}
+
+void ReadChatLogprobs(FieldReader& fields, Request& request) {
+  const bool wanted = fields.Boolean("logprobs").value_or(false);
+  const auto top = fields.Integer("top_logprobs", 0, kMaxTopLogprobs);
+  if (top && !wanted) {
+    fields.Fail("invalid_value", "top_logprobs", "is given without 'logprobs': true");
+  }
+  if (wanted) request.top_logprobs = static_cast<int32_t>(top.value_or(0));
+}
+
+// One prompt of a completion: a text or ids. Returns false for anything else.
+bool ReadPrompt(FieldReader& fields, const json& prompt, Request& request) {
+  if (prompt.is_string()) {
+    request.prompt = prompt.get<std::string>();
+    return true;
+  }
+  if (!prompt.is_array()) return false;
+  request.ids = ReadIds(fields, "prompt", prompt);
+  return true;
+}
+
+void ReadPrompts(FieldReader& fields, const Request& request, AnswerRequest& out) {
+  const json* prompt = fields.Find("prompt");
+  if (prompt == nullptr) {
+    return fields.Fail("missing_required_parameter", "prompt", "is missing; give a text");
+  }
+  const bool several = prompt->is_array() && !prompt->empty() &&
+                       (prompt->front().is_string() || prompt->front().is_array());
+  const json list = several ? *prompt : json::array({*prompt});
+  if (list.size() > kMaxPrompts) {
+    return fields.Fail(
+        "invalid_value", "prompt",
+        fmt::format("has {} prompts, expected at most {}", list.size(), kMaxPrompts));
+  }
+  if (out.n * std::ssize(list) > kMaxPromptAnswers) {
+    return fields.Fail("invalid_value", "prompt",
+                       fmt::format("has {} prompts with 'n' answers each, expected at most {} "
+                                   "answers",
+                                   list.size(), kMaxPromptAnswers));
+  }
+  for (const json& one : list) {
+    const bool same_kind = !several || one.type() == list.front().type();
+    if (!same_kind || !ReadPrompt(fields, one, out.prompts.emplace_back(request))) {
+      return fields.Fail(
+          "invalid_type", "prompt",
+          "is not a text, a list of texts, a list of token ids or a list of such lists");
+    }
+  }
+}
+
+void ReadEcho(FieldReader& fields, AnswerRequest& out) {
+  if (!fields.Boolean("echo").value_or(false)) return;
+  for (const Request& prompt : out.prompts) {
+    if (prompt.top_logprobs >= 0) {
+      return fields.Fail("unsupported_value", "echo",
+                         "is given with 'logprobs', but those of prompts are not told; leave one "
+                         "out");
+    }
+    if (!prompt.ids.empty()) {
+      return fields.Fail("unsupported_value", "echo",
+                         "is given with token ids, which have no text of their own; leave it out");
+    }
+    out.echoes.push_back(prompt.prompt);
+  }
+}
+
+ApiResult<AnswerRequest> Finish(const FieldReader& fields, AnswerRequest out) {
+  if (fields.error()) return tl::unexpected(*fields.error());
+  NameIgnored(fields, out);
+  return out;
+}
+
+}  // namespace
+
+ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& context) {
+  FieldReader fields(body);
+  AnswerRequest out;
+  Request& request = out.prompts.emplace_back();
+  ReadCommon(fields, context, request);
+  ReadCount(fields, context, out);
+  ReadStreaming(fields, context, out);
+  request.messages = ReadMessages(fields, request.media).dump();
+  ReadThinking(fields, out, request);
+  ReadChatLogprobs(fields, request);
+  const ToolFields tools = ReadTools(fields);
+  ApplyOutput(fields, context, tools, ReadTextForm(fields, context), request, out);
+  if (const json* kinds = fields.Find("modalities"); kinds && *kinds != json::array({"text"})) {
+    fields.Fail("unsupported_value", "modalities", "is not [\"text\"]; only text is written");
+  }
+  const auto tokens = ReadMaxTokens(fields, "max_tokens", context.capacity);
+  request.max_tokens = ReadMaxTokens(fields, "max_completion_tokens", context.capacity)
+                           .value_or(tokens.value_or(-1));
+  return Finish(fields, std::move(out));
+}
+
+ApiResult<AnswerRequest> ReadTextRequest(const json& body, const BodyContext& context) {
+  FieldReader fields(body);
+  AnswerRequest out;
+  Request request;
+  ReadCommon(fields, context, request);
+  ReadCount(fields, context, out);
+  ReadStreaming(fields, context, out);
+  request.top_logprobs =
+      static_cast<int32_t>(fields.Integer("logprobs", 0, kMaxTopLogprobs).value_or(-1));
+  ApplyOutput(fields, context, {}, ReadTextForm(fields, context), request, out);
+  request.max_tokens = fields.Integer("max_tokens", 0).value_or(kDefaultTextTokens);
+  if (fields.Integer("best_of", 1).value_or(out.n) != out.n) {
+    fields.Fail("unsupported_value", "best_of", "is not the same as 'n'; leave it out");
+  }
+  ReadPrompts(fields, request, out);
+  ReadEcho(fields, out);
+  return Finish(fields, std::move(out));
+}
+
+}  // namespace rullama::server

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "server/answer_run.h"
+#include "server/base64.h"
+#include "server/openai/chat_request.h"
+#include "server/openai/embedding_request.h"
+#include "server/endpoints.h"
+#include "server/json_body.h"
+#include "server/openai/responses_request.h"
+
+namespace rullama::server {
+namespace {
+
+using nlohmann::json;
+
+json ModelEntry(const ServedModel& model) {
+  return {{"id", model.id},
+          {"object", "model"},
+          {"created", static_cast<int64_t>(model.time)},
+          {"owned_by", "rullama"}};
+}
+
+using BodyReader = ApiResult<AnswerRequest> (*)(const json& body, const BodyContext& context);
+using FormatMaker = std::unique_ptr<AnswerFormat> (*)(AnswerIdentity identity,
+                                                      const AnswerRequest& request);
+
+StreamOptions StreamOptionsOf(const AnswerRequest& request) {
+  return {.usage = request.include_usage, .drafts = request.include_drafts};
+}
+
+// The way from a body to an answer that both endpoints of completions go.
+void Complete(const Services& services, Call& call, BodyReader read, FormatMaker make_format) {
+  auto body = ParseBody(call.request().body);
+  if (!body) return call.Fail(body.error());
+  const auto context = ContextOf(services, call, *body);
+  if (!context) return call.Fail(context.error());
+  auto request = read(*body, context->body);
+  *body = nullptr;  // the memory, while the answer is written
+  if (!request) return call.Fail(request.error());
+  Engine& engine = *context->model.engine;
+  ContinueEmptyPrompts(engine, *request);
+  const auto format = make_format(IdentityOf(services, context->model), *request);
+  RunAnswer(services, call, engine, *request, *format);
+}
+
+}  // namespace
+
+void ListModels(const Services& services, Call& call) {
+  json entries = json::array();
+  for (const ModelState& state : services.models.All()) entries.push_back(ModelEntry(state.model));
+  call.SendJson({{"object", "list"}, {"data", std::move(entries)}});
+}
+
+void ShowModel(const Services& services, Call& call) {
+  constexpr std::string_view kModels = "/models/";  // after "/v1" or at the beginning
+  const std::string& path = call.request().path;
+  const std::string id = path.substr(path.find(kModels) + kModels.size());
+  const auto found = services.models.Find(id.empty() ? "/" : id);  // no name is not any name
+  if (!found) return call.Fail(found.error());
+  call.SendJson(ModelEntry(found->model));
+}
+
+void ChatCompletions(const Services& services, Call& call) {
+  Complete(services, call, ReadChatRequest,
+           [](AnswerIdentity identity, const AnswerRequest& request) {
+             return MakeChatFormat(std::move(identity), StreamOptionsOf(request));
+           });
+}
+
+void Completions(const Services& services, Call& call) {
+  Complete(services, call, ReadTextRequest,
+           [](AnswerIdentity identity, const AnswerRequest& request) {
+             return MakeTextFormat(std::move(identity), StreamOptionsOf(request), request.echoes,
+                                   static_cast<size_t>(request.n));
+           });
+}
+
+namespace {
+
+// A request of /v1/responses for the model that is served, and the model.
+struct LoadedResponses {
+  UsedModel model;
+  ResponsesRequest request;
+};
+ApiResult<LoadedResponses> LoadResponses(const Services& services, Call& call) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return tl::unexpected(body.error());
+  const auto context = ContextOf(services, call, *body);
+  if (!context) return tl::unexpected(context.error());
+  auto request = ReadResponsesRequest(*body, context->body);
+  if (!request) return tl::unexpected(request.error());
+  return LoadedResponses{context->model, *std::move(request)};
+}
+
+}  // namespace
+
+void Responses(const Services& services, Call& call) {
+  auto loaded = LoadResponses(services, call);
+  if (!loaded) return call.Fail(loaded.error());
+  Engine& engine = *loaded->model.engine;
+  const SamplingDefaults& defaults = engine.info().sampling;
+  nlohmann::json& repeated = loaded->request.repeated;
+  if (repeated["temperature"].is_null()) repeated["temperature"] = defaults.temperature;
+  if (repeated["top_p"].is_null()) repeated["top_p"] = defaults.top_p;
+  const auto format = MakeResponsesFormat(IdentityOf(services, loaded->model), std::move(repeated));
+  RunAnswer(services, call, engine, loaded->request.answer, *format);
+}
+
+void ResponsesInputTokens(const Services& services, Call& call) {
+  const auto loaded = LoadResponses(services, call);
+  if (!loaded) return call.Fail(loaded.error());
+  const AnswerRequest& request = loaded->request.answer;
+  const Engine& engine = *loaded->model.engine;
+  const int64_t most = std::max(engine.info().context_length, engine.info().capacity);
+  const auto tokens = engine.CountPrompt(request.prompts.front(), most);
+  if (!tokens) return call.Fail(SubmitError(engine, request.prompts.front(), tokens.error()));
+  call.SendJson({{"object", "response.input_tokens"}, {"input_tokens", *tokens}}, request.ignored);
+}
+
+void Embeddings(const Services& services, Call& call) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return call.Fail(body.error());
+  const auto context = ContextOf(services, call, *body);
+  if (!context) return call.Fail(context.error());
+  FieldReader fields(*body);
+  fields.Find("model");
+  const auto inputs = ReadInputs(fields, "input", /*ids=*/true, /*may_be_empty=*/false);
+  const auto format = fields.Text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64") {
+    fields.Fail("invalid_value", "encoding_format", "is not one of float, base64");
+  }
+  const auto dimensions = fields.Integer("dimensions", 1, context->model.engine->info().width);
+  fields.Find("user");
+  if (fields.error()) return call.Fail(*fields.error());
+  const auto embedded =
+      EmbedAll(services, call, *context->model.engine, inputs, dimensions, /*truncate=*/false);
+  if (!embedded) return call.Fail(embedded.error());
+  json data = json::array();
+  // As the clients of OpenAI ask for: little-endian binary32 in base64.
+  for (const std::vector<float>& values : embedded->vectors) {
+    json entry = {{"object", "embedding"}, {"index", data.size()}};
+    entry["embedding"] =
+        format == "base64" ? json(Base64(std::as_bytes(std::span(values)))) : json(values);
+    data.push_back(std::move(entry));
+  }
+  call.SendJson(
+      {{"object", "list"},
+       {"data", std::move(data)},
+       {"model", context->model.id},
+       {"usage", {{"prompt_tokens", embedded->tokens}, {"total_tokens", embedded->tokens}}}},
+      fields.Unknown());
+}
+
+}  // namespace rullama::server
