@@ -1,169 +1,15 @@
 // Matrix products. Activations are converted once for all products that read the same value.
 #include <algorithm>
-#include <initializer_list>
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/kernels/stored_product.h"
 #include "backends/cpu/matmul_nodes.h"
 #include "backends/cpu/op_rows.h"
+#include "backends/cpu/product.h"
 
 namespace rullama::cpu {
 namespace {
-
-// One product y[m][n] = x[m] . W[n]; runs it for ranges of rows of W.
-class Product {
- public:
-  Product(const CompileContext& context, const ProductRows& x, const View& weight, float* y,
-          size_t y_stride)
-      : dtype_(weight.dtype), kernels_(context.kernels), x_(x) {
-    args_.weights = weight.data;
-    args_.packed = weight.packed;
-    args_.row_bytes = RowBytes(weight.dtype, static_cast<size_t>(weight.dims[1].constant));
-    args_.y = y;
-    args_.y_stride = y_stride;
-  }
-
-  void Run(size_t batch, size_t n_begin, size_t n_end, std::byte* scratch) const {
-    MatMulArgs a = args_;
-    a.n_begin = n_begin;
-    a.n_end = n_end;
-    Run(batch, a, scratch);
-  }
-
-  // The rows of W that GEMM unpacks at a time for this many batch rows.
-  [[nodiscard]] size_t BlockRows(size_t batch) const {
-    const bool is_split = x_.FormatAt(static_cast<int64_t>(batch)) == ActivationFormat::kSplitBf16;
-    return is_split ? kSplitBlockRows : kBlockRows;
-  }
-
-  // Like Run(), but writes to y[m][n - n_begin] with BlockRows() floats between batch rows.
-  void RunBlock(size_t batch, size_t n_begin, size_t n_end, float* y, std::byte* scratch) const {
-    MatMulArgs a = args_;
-    a.weights = static_cast<const std::byte*>(args_.weights) + n_begin * args_.row_bytes;
-    a.n_end = n_end - n_begin;
-    a.y = y;
-    a.y_stride = BlockRows(batch);
-    Run(batch, a, scratch);
-  }
-
- private:
-  void Run(size_t batch, MatMulArgs a, std::byte* scratch) const {
-    x_.Describe(static_cast<int64_t>(batch), a);
-    a.batch = batch;
-    a.scratch = scratch;
-    MatMul(kernels_, dtype_, a);
-  }
-
-  DType dtype_;
-  const KernelTable& kernels_;
-  ProductRows x_;
-  MatMulArgs args_;  // batch, x, range and scratch are set per call
-};
-
-// Items are panels of weight rows; each worker has its own scratch.
-class PanelNode : public Node {
- public:
-  PanelNode(const CompileContext& context, const View& x, int64_t n,
-            std::initializer_list<DType> dtypes)
-      : x_(x), n_(n) {
-    const auto max_batch = static_cast<size_t>(x.Rows(context.MaxStep()));
-    const auto k = static_cast<size_t>(x.dims[1].constant);
-    size_t bytes = 0;
-    for (const DType dtype : dtypes) {
-      bytes = std::max(bytes, MatMulScratchBytes(context.kernels, dtype, k, max_batch));
-    }
-    for (int worker = 0; worker < context.workers; ++worker) {
-      scratch_.push_back(context.workspace.AllocateForOp(bytes));
-    }
-  }
-  [[nodiscard]] int64_t Items(const Step& step) const override {
-    if (x_.Rows(step) == 0) return 0;
-    return (n_ + static_cast<int64_t>(kPanelRows) - 1) / static_cast<int64_t>(kPanelRows);
-  }
-  void Run(const Step& step, int worker, int64_t begin, int64_t end) final {
-    const auto n_begin = static_cast<size_t>(begin) * kPanelRows;
-    const auto n_end = std::min(static_cast<size_t>(end) * kPanelRows, static_cast<size_t>(n_));
-    RunRows(static_cast<size_t>(x_.Rows(step)), n_begin, n_end, worker,
-            scratch_[static_cast<size_t>(worker)]);
-  }
-
- protected:
-  virtual void RunRows(size_t batch, size_t n_begin, size_t n_end, int worker,
-                       std::byte* scratch) = 0;
-
- private:
-  View x_;
-  int64_t n_;
-  std::vector<std::byte*> scratch_;
-};
-
-class MatMulNode final : public PanelNode {
- public:
-  // `rows`: those of x for the product.
-  MatMulNode(const CompileContext& context, const View& x, const ProductRows& rows,
-             const View& weight, const View& y)
-      : PanelNode(context, x, weight.dims[0].constant, {weight.dtype}),
-        product_(context, rows, weight, y.as<float>(),
-                 static_cast<size_t>(weight.dims[0].constant)) {}
-
- private:
-  void RunRows(size_t batch, size_t n_begin, size_t n_end, int /*worker*/,
-               std::byte* scratch) override {
-    product_.Run(batch, n_begin, n_end, scratch);
-  }
-
-  Product product_;
-};
-
-// gelu(x Wg^T) * (x Wu^T). One worker computes both products of a block of weight rows and then
-// applies the activation to that block while it is in cache.
-class GeGluLinearNode final : public PanelNode {
- public:
-  explicit GeGluLinearNode(const CompileContext& context)
-      : GeGluLinearNode(context, context.Input(operands::GeGluLinear::x),
-                        context.Input(operands::GeGluLinear::gate_weight),
-                        context.Input(operands::GeGluLinear::up_weight), context.Result()) {}
-
- private:
-  GeGluLinearNode(const CompileContext& context, const View& x, const View& gate, const View& up,
-                  const View& y)
-      : PanelNode(context, x, gate.dims[0].constant, {gate.dtype, up.dtype}),
-        kernels_(context.kernels),
-        n_(static_cast<size_t>(gate.dims[0].constant)),
-        y_(y.as<float>()),
-        gate_(context, context.nodes.Activations(context, x, gate.dtype), gate, y_, n_),
-        up_(context, context.nodes.Activations(context, x, up.dtype), up, y_, n_) {
-    const auto rows = static_cast<uint64_t>(x.Rows(context.MaxStep()));
-    for (int worker = 0; worker < context.workers; ++worker) {
-      up_y_.push_back(reinterpret_cast<float*>(
-          context.workspace.AllocateForOp(rows * up_.BlockRows(rows) * sizeof(float))));
-    }
-  }
-
-  void RunRows(size_t batch, size_t n_begin, size_t n_end, int worker,
-               std::byte* scratch) override {
-    float* up = up_y_[static_cast<size_t>(worker)];
-    const size_t block = up_.BlockRows(batch);
-    for (size_t begin = n_begin; begin < n_end; begin += block) {
-      const size_t end = std::min(begin + block, n_end);
-      gate_.Run(batch, begin, end, scratch);
-      up_.RunBlock(batch, begin, end, up, scratch);
-      for (size_t m = 0; m < batch; ++m) {
-        float* y = y_ + m * n_ + begin;
-        kernels_.geglu(y, up + m * block, end - begin, y);
-      }
-    }
-  }
-
-  const KernelTable& kernels_;
-  size_t n_;
-  float* y_;
-  Product gate_;
-  Product up_;
-  std::vector<float*> up_y_;  // per worker: [rows of x][up_.BlockRows()]
-};
 
 // y = x W with W [k, n] not transposed. Each item is a span of columns of W and a block of rows of
 // x; a few rows of W are dequantised at a time. Rows of W are skipped if their factors are zero in
@@ -329,6 +175,13 @@ class MatMulNoTransposeNode final : public Node {
   std::vector<std::byte*> scratch_;
 };
 
+// `rows`: those of x for the product.
+void AddProductOf(const CompileContext& context, const View& x, const ProductRows& rows,
+                  const View& weight, const View& y) {
+  context.nodes.Add(
+      std::make_unique<ProductNode<Product>>(context, x, Product(context, rows, weight, y)));
+}
+
 void CompileMatMul(const CompileContext& context) {
   const View x = context.Input(operands::MatMul::x);
   const View weight = context.Input(operands::MatMul::weight);
@@ -336,8 +189,19 @@ void CompileMatMul(const CompileContext& context) {
     AddProductAsStored(context, x, weight, context.Result());
     return;
   }
-  const ProductRows rows = context.nodes.Activations(context, x, weight.dtype);
-  context.nodes.Add(std::make_unique<MatMulNode>(context, x, rows, weight, context.Result()));
+  AddProductOf(context, x, context.nodes.Activations(context, x, weight.dtype), weight,
+               context.Result());
+}
+
+void CompileGeGluLinear(const CompileContext& context) {
+  using In = operands::GeGluLinear;
+  const View x = context.Input(In::x), y = context.Result();
+  const auto product = [&](uint32_t operand) {
+    const View weight = context.Input(operand);
+    return Product(context, context.nodes.Activations(context, x, weight.dtype), weight, y);
+  };
+  const Product gate = product(In::gate_weight), up = product(In::up_weight);
+  context.nodes.Add(std::make_unique<GatedNode<Product>>(context, x, y, gate, up));
 }
 
 // A weight may be a state or computed if it is f32, which products read as it is.
@@ -350,8 +214,7 @@ std::string RefuseMatMul(const sdk::GraphView& graph, const rl_op& op, const Ker
 }  // namespace
 
 void AddProduct(const CompileContext& context, const View& x, const View& weight, const View& y) {
-  const ProductRows rows = context.nodes.ActivationsOnce(context, x, weight.dtype);
-  context.nodes.Add(std::make_unique<MatMulNode>(context, x, rows, weight, y));
+  AddProductOf(context, x, context.nodes.ActivationsOnce(context, x, weight.dtype), weight, y);
 }
 
 void AddProductAsStored(const CompileContext& context, const View& x, const View& weight,
@@ -360,6 +223,6 @@ void AddProductAsStored(const CompileContext& context, const View& x, const View
 }
 
 const OpRow rows::kMatMul = {RL_OP_matmul, RefuseMatMul, CompileMatMul};
-const OpRow rows::kGeGluLinear = {RL_OP_geglu_linear, RefuseWeights, AddNode<GeGluLinearNode>};
+const OpRow rows::kGeGluLinear = {RL_OP_geglu_linear, RefuseWeights, CompileGeGluLinear};
 
 }  // namespace rullama::cpu
