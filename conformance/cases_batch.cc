@@ -90,6 +90,35 @@ void BatchProducts(CaseBuilder& b, DType dtype) {
   }
 }
 
+void BatchAdapted(CaseBuilder& b, DType dtype) {
+  AddCaches(b, kSmallCaches);
+  const ValueId x = b.Floats("x", F({kT, kBatchWidth}), -1, 1);
+  for (const int64_t n : {96, 67}) {
+    const auto weight = [&](const char* name) {
+      return b.Weight(name + std::to_string(n), {dtype, {n, kBatchWidth}});
+    };
+    const auto adapter_a = [&](const char* name) {
+      return b.Constant(name + std::to_string(n), F({n / 12, kBatchWidth}), -0.2, 0.2);
+    };
+    const auto adapter_b = [&](const char* name) {
+      return b.Constant(name + std::to_string(n), F({n, n / 12}), -0.2, 0.2);
+    };
+    b.Output(b.graph().Add(ops::AdaptedLinear{.x = x,
+                                              .weight = weight("weight"),
+                                              .a = adapter_a("weight.a"),
+                                              .b = adapter_b("weight.b")},
+                           "product" + std::to_string(n)));
+    b.Output(b.graph().Add(ops::AdaptedGeGluLinear{.x = x,
+                                                   .gate_weight = weight("gate"),
+                                                   .gate_a = adapter_a("gate.a"),
+                                                   .gate_b = adapter_b("gate.b"),
+                                                   .up_weight = weight("up"),
+                                                   .up_a = adapter_a("up.a"),
+                                                   .up_b = adapter_b("up.b")},
+                           "gated" + std::to_string(n)));
+  }
+}
+
 // One expert that all rows choose, and two of their own for each.
 void BatchExperts(CaseBuilder& b, DType dtype) {
   constexpr int64_t kCount = 6, kUsed = 3, kInner = 256;
@@ -252,6 +281,9 @@ std::vector<CaseSpec> BatchCases() {
   };
   for (const DType dtype : WeightTypes()) {
     add("products", OpKind::kMatMul, BatchProducts, dtype, kManySlots);
+  }
+  for (const DType dtype : {DType::kF16, DType::kQ4_K, DType::kQ8_0}) {
+    add("adapted", OpKind::kAdaptedLinear, BatchAdapted, dtype, kManySlots);
   }
   add("experts", OpKind::kMoeFfn, BatchExperts, DType::kQ3_K, kManySlots);
   add("experts", OpKind::kMoeFfn, BatchExperts, DType::kQ6_K, kFewSlots);

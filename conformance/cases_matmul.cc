@@ -140,6 +140,51 @@ void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
        }});
 }
 
+// The matrices of an adapter of a weight [n, k].
+struct AdapterMatrices {
+  ValueId a, b;
+};
+AdapterMatrices AddAdapter(CaseBuilder& b, const std::string& name, int64_t n, int64_t k,
+                           int64_t rank) {
+  return {b.Constant(name + ".a", F({rank, k}), -0.2, 0.2),
+          b.Constant(name + ".b", F({n, rank}), -0.2, 0.2)};
+}
+
+// Layers with adapters: rows of weights in whole groups and others, more than kernels take at a
+// time; ranks that fill vectors and others.
+void AddAdapted(std::vector<CaseSpec>& cases, DType dtype) {
+  struct AdaptedShape {
+    int64_t t, n, rank;
+  };
+  const int64_t k = LengthsOf(dtype)[1];
+  for (const auto [t, n, rank] : {AdaptedShape{1, 96, 8}, AdaptedShape{7, 67, 3},
+                                  AdaptedShape{40, 160, 16}, AdaptedShape{150, 288, 33}}) {
+    if (t == 150 && dtype != DType::kQ4_K && dtype != DType::kF16) continue;
+    const std::string suffix = fmt::format("{}_n{}_r{}_t{}", NameOf(dtype), n, rank, t);
+    cases.push_back({"adapted_linear/" + suffix, OpKind::kAdaptedLinear,
+                     [=, t = t, n = n, rank = rank](uint64_t seed) {
+                       CaseBuilder b(seed, t);
+                       const ValueId x = UnevenRows(b, k);
+                       const ValueId weight = b.Weight("weight", {dtype, {n, k}});
+                       const auto [down, up] = AddAdapter(b, "weight", n, k, rank);
+                       return OneOp(std::move(b), OpKind::kAdaptedLinear, {x, weight, down, up},
+                                    OpAttrs(OpKind::kAdaptedLinear), ToleranceClassOf(dtype));
+                     }});
+    cases.push_back({"adapted_geglu_linear/" + suffix, OpKind::kAdaptedGeGluLinear,
+                     [=, t = t, n = n, rank = rank](uint64_t seed) {
+                       CaseBuilder b(seed, t);
+                       const ValueId x = b.Floats("x", F({kT, k}), -0.3, 0.3);
+                       const ValueId gate = b.Weight("gate", {dtype, {n, k}});
+                       const ValueId up = b.Weight("up", {dtype, {n, k}});
+                       const auto [gate_a, gate_b] = AddAdapter(b, "gate", n, k, rank);
+                       const auto [up_a, up_b] = AddAdapter(b, "up", n, k, rank + 1);
+                       return OneOp(std::move(b), OpKind::kAdaptedGeGluLinear,
+                                    {x, gate, gate_a, gate_b, up, up_a, up_b},
+                                    OpAttrs(OpKind::kAdaptedGeGluLinear), ToleranceClassOf(dtype));
+                     }});
+  }
+}
+
 // Mixtures of experts: one row, several, an expert that all rows choose and experts that none does.
 void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
   constexpr int64_t kExperts = 7, kUsed = 3, kWidth = 256, kInner = 160;
@@ -342,6 +387,7 @@ void AddMatMulCases(std::vector<CaseSpec>& cases) {
     const size_t first = cases.size();
     AddMatMul(cases, dtype);
     AddFused(cases, dtype);
+    AddAdapted(cases, dtype);
     AddExperts(cases, dtype);
     if (dtype == DType::kQ4_K || dtype == DType::kQ8_0 || dtype == DType::kF16) {
       AddRaggedExperts(cases, dtype);

@@ -69,11 +69,12 @@ Status AcceptsALaterMinor(Suite& suite, Device&) {
   static Later later;  // as long as the process: the plugin may keep it
   later.host = *real;
   later.host.struct_size = sizeof(Later);
-  later.host.abi_minor = 7;
+  later.host.abi_minor = RL_ABI_MINOR + 1;
   const rl_plugin_v1* table = nullptr;
   rl_error error = EmptyError();
   if (Query(suite, &later.host, &table, &error) != RL_OK || table == nullptr) {
-    return Failed("a host of ABI 1.7 was refused: {}", error.message);
+    return Failed("a host of ABI {}.{} was refused: {}", RL_ABI_MAJOR, later.host.abi_minor,
+                  error.message);
   }
   return OkStatus();
 }

@@ -147,34 +147,68 @@ std::vector<double> ReduceMagnitude(const Site& s) {
 // below this.
 constexpr double kSteepest = 1.13;
 
-std::vector<double> GeGluLinearSize(Norm norm, const Site& s) {
-  using In = operands::GeGluLinear;
-  const OpAttrs attrs(rl_matmul_attrs{0, 1});
-  const std::vector<double> gate =
-      Evaluate(OpKind::kMatMul, attrs, {&s.in(In::x), &s.in(In::gate_weight)});
-  const std::vector<double> up =
-      Evaluate(OpKind::kMatMul, attrs, {&s.in(In::x), &s.in(In::up_weight)});
-  const std::vector<double> gate_size = LinearSize(norm, s.in(In::x), s.in(In::gate_weight), 1);
-  std::vector<double> result = LinearSize(norm, s.in(In::x), s.in(In::up_weight), 1);
+// The values of a product and the sizes of their terms.
+struct Half {
+  std::vector<double> value, size;
+};
+std::vector<double> GatedSize(Norm norm, const Half& gate, const Half& up) {
+  std::vector<double> result = up.size;
   for (size_t i = 0; i < result.size(); ++i) {
-    result[i] = Raised(norm, kSteepest) * gate_size[i] * Raised(norm, up[i]) +
-                Raised(norm, gate[i]) * result[i];
+    result[i] = Raised(norm, kSteepest) * gate.size[i] * Raised(norm, up.value[i]) +
+                Raised(norm, gate.value[i]) * result[i];
   }
   return result;
 }
 
-// The values and sizes of gate and up of every pair, whether they are one tensor or two.
-struct ExpertHalf {
-  std::vector<double> value, size;
-};
-ExpertHalf HalfOf(Norm norm, const Site& s, size_t operand, bool second_half, int64_t inner) {
+std::vector<double> GeGluLinearSize(Norm norm, const Site& s) {
+  using In = operands::GeGluLinear;
+  const auto half = [&](const Tensor& weight) {
+    const Tensor& x = s.in(In::x);
+    return Half{Evaluate(OpKind::kMatMul, OpAttrs(rl_matmul_attrs{0, 1}), {&x, &weight}),
+                LinearSize(norm, x, weight, 1)};
+  };
+  return GatedSize(norm, half(s.in(In::gate_weight)), half(s.in(In::up_weight)));
+}
+
+// The size of a linear layer plus those of its adapter's terms: of x a^T, times b.
+std::vector<double> AdaptedSize(Norm norm, const Tensor& x, const Tensor& weight, const Tensor& a,
+                                const Tensor& b) {
+  std::vector<double> result = LinearSize(norm, x, weight, 1);
+  Tensor inner = reference::MakeZeros(DType::kF32, {x.rows(), a.dims[0]});
+  inner.f = LinearSize(norm, x, a, 1);
+  const Tensor up = Raised(norm, Abs(b));
+  const std::vector<double> change =
+      Evaluate(OpKind::kMatMul, OpAttrs(rl_matmul_attrs{0, 1}), {&inner, &up});
+  for (size_t i = 0; i < result.size(); ++i) result[i] += change[i];
+  return result;
+}
+
+std::vector<double> AdaptedLinearSize(Norm norm, const Site& s) {
+  using In = operands::AdaptedLinear;
+  return AdaptedSize(norm, s.in(In::x), s.in(In::weight), s.in(In::a), s.in(In::b));
+}
+
+std::vector<double> AdaptedGeGluLinearSize(Norm norm, const Site& s) {
+  using In = operands::AdaptedGeGluLinear;
+  const auto half = [&](const Tensor& weight, const Tensor& a, const Tensor& b) {
+    const Tensor& x = s.in(In::x);
+    return Half{
+        Evaluate(OpKind::kAdaptedLinear, OpAttrs(OpKind::kAdaptedLinear), {&x, &weight, &a, &b}),
+        AdaptedSize(norm, x, weight, a, b)};
+  };
+  return GatedSize(norm, half(s.in(In::gate_weight), s.in(In::gate_a), s.in(In::gate_b)),
+                   half(s.in(In::up_weight), s.in(In::up_a), s.in(In::up_b)));
+}
+
+// The values and sizes of gate or up of every pair, whether they are one tensor or two.
+Half HalfOf(Norm norm, const Site& s, size_t operand, bool second_half, int64_t inner) {
   using In = operands::MoeFfn;
   const Tensor& weight = s.in(operand);
   const std::vector<double> value =
       Evaluate(OpKind::kGroupedMatMul, OpAttrs(OpKind::kGroupedMatMul),
                {&s.in(In::x), &weight, &s.in(In::experts)});
   const std::vector<double> size = GroupedSize(norm, s.in(In::x), weight, s.in(In::experts));
-  ExpertHalf half;
+  Half half;
   const auto width = static_cast<size_t>(inner);
   const auto stride = static_cast<size_t>(weight.dims[1]);
   for (size_t i = 0; i < value.size(); ++i) {
@@ -190,8 +224,8 @@ std::vector<double> MoeSize(Norm norm, const Site& s, const Tensor& expected) {
   using In = operands::MoeFfn;
   const int64_t inner = s.in(In::down_weight).dims[2];
   const bool fused = s.op.inputs[In::up_weight] == kNoValue;
-  const ExpertHalf gate = HalfOf(norm, s, In::gate_weight, false, inner);
-  const ExpertHalf up = HalfOf(norm, s, fused ? In::gate_weight : In::up_weight, fused, inner);
+  const Half gate = HalfOf(norm, s, In::gate_weight, false, inner);
+  const Half up = HalfOf(norm, s, fused ? In::gate_weight : In::up_weight, fused, inner);
   Tensor hidden = reference::MakeZeros(
       DType::kF32, {s.in(In::experts).dims[0], s.in(In::experts).dims[1], inner});
   for (size_t i = 0; i < hidden.f.size(); ++i) {
@@ -403,6 +437,10 @@ std::vector<double> OpMagnitudes(const Site& s, const Tensor& expected) {
                         s.op.As<rl_matmul_attrs>().transpose_weight);
     case OpKind::kGeGluLinear:
       return GeGluLinearSize(Norm::kMagnitude, s);
+    case OpKind::kAdaptedLinear:
+      return AdaptedLinearSize(Norm::kMagnitude, s);
+    case OpKind::kAdaptedGeGluLinear:
+      return AdaptedGeGluLinearSize(Norm::kMagnitude, s);
     case OpKind::kBinary:
       return BinaryMagnitude(s);
     case OpKind::kReduce:
@@ -476,6 +514,10 @@ std::vector<double> OpEnergies(const Site& s, const Tensor& expected) {
                         s.op.As<rl_matmul_attrs>().transpose_weight);
     case OpKind::kGeGluLinear:
       return GeGluLinearSize(Norm::kEnergy, s);
+    case OpKind::kAdaptedLinear:
+      return AdaptedLinearSize(Norm::kEnergy, s);
+    case OpKind::kAdaptedGeGluLinear:
+      return AdaptedGeGluLinearSize(Norm::kEnergy, s);
     case OpKind::kGroupedMatMul:
       return GroupedSize(Norm::kEnergy, s.in(0), s.in(1), s.in(2),
                          s.op.As<rl_grouped_matmul_attrs>().as_stored);

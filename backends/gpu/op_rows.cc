@@ -48,6 +48,8 @@ std::string RefuseShape(const sdk::GraphView& graph, const rl_value& value) {
 const OpRow rows::kPleInject = {RL_OP_ple_inject, sdk::RefuseComposite, nullptr};
 const OpRow rows::kMeanRows = {RL_OP_mean_rows, sdk::RefuseComposite, nullptr};
 const OpRow rows::kLayerNorm = {RL_OP_layer_norm, sdk::RefuseComposite, nullptr};
+const OpRow rows::kAdaptedLinear = {RL_OP_adapted_linear, sdk::RefuseComposite, nullptr};
+const OpRow rows::kAdaptedGeGluLinear = {RL_OP_adapted_geglu_linear, sdk::RefuseComposite, nullptr};
 const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, sdk::RefuseComposite, nullptr};
 
 const sdk::OpTable<OpRow>& OpRows() {

@@ -16,6 +16,46 @@ Types InferMatMul(Context& c) {
   return {TensorType(DType::kF32, {c.operand(In::x).rows(), *n})};
 }
 
+namespace {
+
+// Adds the matrices of an adapter to WantWeight: `a` [rank, k] and `b` [n, rank].
+std::optional<Dim> WantAdaptedWeight(Context& c, size_t weight, size_t a, size_t b, const Dim& k) {
+  c.WantDType(a, DType::kF32);
+  c.WantDType(b, DType::kF32);
+  const auto n = WantWeight(c, weight, k, true);
+  const auto rank = WantWeight(c, a, k, true);
+  if (!n || !rank) return std::nullopt;
+  const auto outputs = WantWeight(c, b, *rank, true);
+  if (!outputs) return std::nullopt;
+  if (*outputs != *n)
+    c.Fail("the adapter has {} rows, the weight {}", ToString(*outputs), ToString(*n));
+  return n;
+}
+
+}  // namespace
+
+Types InferAdaptedLinear(Context& c) {
+  using In = operands::AdaptedLinear;
+  if (!c.WantMatrix(In::x)) return {};
+  const TensorType& x = c.operand(In::x);
+  const auto n = WantAdaptedWeight(c, In::weight, In::a, In::b, x.last());
+  if (!n) return {};
+  return {TensorType(DType::kF32, {x.rows(), *n})};
+}
+
+Types InferAdaptedGeGluLinear(Context& c) {
+  using In = operands::AdaptedGeGluLinear;
+  if (!c.WantMatrix(In::x)) return {};
+  const TensorType& x = c.operand(In::x);
+  const auto gate = WantAdaptedWeight(c, In::gate_weight, In::gate_a, In::gate_b, x.last());
+  const auto up = WantAdaptedWeight(c, In::up_weight, In::up_a, In::up_b, x.last());
+  if (!gate || !up) return {};
+  if (*gate != *up) {
+    c.Fail("gate_weight has {} rows, up_weight {}", ToString(*gate), ToString(*up));
+  }
+  return {TensorType(DType::kF32, {x.rows(), *gate})};
+}
+
 Types InferRmsNorm(Context& c) {
   using In = operands::RmsNorm;
   WantEps(c, c.attrs<rl_rms_norm_attrs>().eps);

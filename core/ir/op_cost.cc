@@ -188,6 +188,20 @@ double ProductsOf(const Op& op, const Sizes& sizes) {
       return sizes.ResultElements() * sizes.Last(operands::CausalConv1d::weight);
     case OpKind::kGeGluLinear:
       return 2 * sizes.ResultElements() * sizes.Last(operands::GeGluLinear::x);
+    case OpKind::kAdaptedLinear:
+      return sizes.Dim(operands::AdaptedLinear::x, 0) *
+             (sizes.Elements(operands::AdaptedLinear::weight) +
+              sizes.Elements(operands::AdaptedLinear::a) +
+              sizes.Elements(operands::AdaptedLinear::b));
+    case OpKind::kAdaptedGeGluLinear: {
+      using In = operands::AdaptedGeGluLinear;
+      double elements = 0;
+      for (const size_t weight :
+           {In::gate_weight, In::gate_a, In::gate_b, In::up_weight, In::up_a, In::up_b}) {
+        elements += sizes.Elements(weight);
+      }
+      return sizes.Dim(In::x, 0) * elements;
+    }
     case OpKind::kPleInject:
       return sizes.Dim(operands::PleInject::x, 0) *
              (sizes.Elements(operands::PleInject::gate_weight) +

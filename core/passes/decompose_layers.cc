@@ -1,4 +1,4 @@
-// Decompositions of the gated activation and the per-layer embedding.
+// Decompositions of the gated activation, products with an adapter and the per-layer embedding.
 #include "core/passes/decompositions.h"
 
 namespace rullama::decompositions {
@@ -11,6 +11,23 @@ ValueId GeGlu(const Site& s, const ops::GeGlu& op) {
 ValueId GeGluLinear(const Site& s, const ops::GeGluLinear& op) {
   const ValueId gate = s.b.Add(ops::Linear(op.x, op.gate_weight), s.Part("gate"));
   const ValueId up = s.b.Add(ops::Linear(op.x, op.up_weight), s.Part("up"));
+  return s.b.Add(ops::GeGlu{.gate = gate, .up = up}, s.name);
+}
+
+ValueId AdaptedLinear(const Site& s, const ops::AdaptedLinear& op) {
+  const ValueId base = s.b.Add(ops::Linear(op.x, op.weight), s.Part("base"));
+  const ValueId inner = s.b.Add(ops::Linear(op.x, op.a), s.Part("lora.a"));
+  const ValueId change = s.b.Add(ops::Linear(inner, op.b), s.Part("lora.b"));
+  return s.b.Add(ops::Sum(base, change), s.name);
+}
+
+ValueId AdaptedGeGluLinear(const Site& s, const ops::AdaptedGeGluLinear& op) {
+  const ValueId gate = s.b.Add(
+      ops::AdaptedLinear{.x = op.x, .weight = op.gate_weight, .a = op.gate_a, .b = op.gate_b},
+      s.Part("gate"));
+  const ValueId up =
+      s.b.Add(ops::AdaptedLinear{.x = op.x, .weight = op.up_weight, .a = op.up_a, .b = op.up_b},
+              s.Part("up"));
   return s.b.Add(ops::GeGlu{.gate = gate, .up = up}, s.name);
 }
 

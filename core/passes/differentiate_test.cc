@@ -394,6 +394,28 @@ std::vector<Case> LayerCases() {
                                   "y");
                    },
                    {"x"}});
+  cases.push_back({"adapted_linear",
+                   [=](GraphBuilder& b) {
+                     return b.Add(ops::AdaptedLinear{.x = Rows(b, "x", {4}),
+                                                     .weight = constant(b, "w", {3, 4}),
+                                                     .a = constant(b, "a", {2, 4}),
+                                                     .b = constant(b, "b", {3, 2})},
+                                  "y");
+                   },
+                   {"x"}});
+  cases.push_back({"adapted_geglu_linear",
+                   [=](GraphBuilder& b) {
+                     return b.Add(
+                         ops::AdaptedGeGluLinear{.x = Rows(b, "x", {4}),
+                                                 .gate_weight = constant(b, "gate", {3, 4}),
+                                                 .gate_a = constant(b, "gate_a", {2, 4}),
+                                                 .gate_b = constant(b, "gate_b", {3, 2}),
+                                                 .up_weight = constant(b, "up", {3, 4}),
+                                                 .up_a = constant(b, "up_a", {1, 4}),
+                                                 .up_b = constant(b, "up_b", {3, 1})},
+                         "y");
+                   },
+                   {"x"}});
   cases.push_back({"rope",
                    [](GraphBuilder& b) {
                      const ValueId pos = b.Input("pos", {DType::kI32, {Dim::T()}});

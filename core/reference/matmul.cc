@@ -44,6 +44,41 @@ Status EvalMatMul(const Call& call) {
                     : LinearAsStored(call.in(In::x), call.in(In::weight), call.y());
 }
 
+namespace {
+
+// y = x weight^T + (x a^T) b^T.
+Status LinearWithAdapter(const Tensor& x, const Tensor& weight, const Tensor& a, const Tensor& b,
+                         Tensor& y) {
+  RL_RETURN_IF_ERROR(Linear(x, weight, y));
+  Tensor inner = MakeZeros(DType::kF32, {x.rows(), a.dims[0]});
+  RL_RETURN_IF_ERROR(Linear(x, a, inner));
+  Tensor change = MakeZeros(y.dtype, y.dims);
+  RL_RETURN_IF_ERROR(Linear(inner, b, change));
+  for (size_t j = 0; j < y.f.size(); ++j) y.f[j] += change.f[j];
+  return OkStatus();
+}
+
+}  // namespace
+
+Status EvalAdaptedLinear(const Call& call) {
+  using In = operands::AdaptedLinear;
+  return LinearWithAdapter(call.in(In::x), call.in(In::weight), call.in(In::a), call.in(In::b),
+                           call.y());
+}
+
+Status EvalAdaptedGeGluLinear(const Call& call) {
+  using In = operands::AdaptedGeGluLinear;
+  const Tensor& x = call.in(In::x);
+  Tensor& y = call.y();
+  RL_RETURN_IF_ERROR(
+      LinearWithAdapter(x, call.in(In::gate_weight), call.in(In::gate_a), call.in(In::gate_b), y));
+  Tensor up = MakeZeros(y.dtype, y.dims);
+  RL_RETURN_IF_ERROR(
+      LinearWithAdapter(x, call.in(In::up_weight), call.in(In::up_a), call.in(In::up_b), up));
+  for (size_t j = 0; j < y.f.size(); ++j) y.f[j] = GeluTanh(y.f[j]) * up.f[j];
+  return OkStatus();
+}
+
 Status EvalGeGluLinear(const Call& call) {
   using In = operands::GeGluLinear;
   Tensor& y = call.y();

@@ -51,6 +51,26 @@ TEST(MatMulTest, WeightsThatCannotBeDecodedAreNamed) {
               HasSubstr("iq2_xxs"));
 }
 
+TEST(MatMulTest, AdaptedLinear) {
+  const Tensor x = F32({1, 2}, {1, 2});
+  const Tensor weight = F32({2, 2}, {1, 0, 0, 1});
+  const Tensor a = F32({1, 2}, {3, 4});
+  const Tensor b = F32({2, 1}, {10, -1});
+  // x a^T is 11.
+  ExpectValues(Eval(OpKind::kAdaptedLinear, OpAttrs(OpKind::kAdaptedLinear), {x, weight, a, b}),
+               {111, -9});
+}
+
+TEST(MatMulTest, AdaptedGeGluLinear) {
+  const Tensor x = F32({1, 2}, {1, 2});
+  const Tensor none = F32({1, 2}, {0, 0});
+  const Tensor a = F32({1, 2}, {3, 4});
+  const Tensor gate_b = F32({1, 1}, {10}), up_b = F32({1, 1}, {-1});
+  ExpectValues(Eval(OpKind::kAdaptedGeGluLinear, OpAttrs(OpKind::kAdaptedGeGluLinear),
+                    {x, none, a, gate_b, none, a, up_b}),
+               {Gelu(110) * -11});
+}
+
 TEST(MatMulTest, GeGluLinear) {
   const Tensor x = F32({1, 2}, {1, 2});
   const Tensor gate = F32({2, 2}, {1, 0, 0, -1});
