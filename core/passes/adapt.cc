@@ -29,13 +29,30 @@ bool UsesAdapted(const Graph& graph, const PairsByWeight& pairs, const Op& op) {
                              [&](ValueId id) { return AdaptersOf(graph, pairs, id) != nullptr; });
 }
 
-// Decomposes composites until none holds an adapted weight.
+// The one adapter of the constant `id`, if it is one that composites may hold; otherwise null.
+const LowRankPair* FusedAdapter(const Graph& graph, const PairsByWeight& pairs, ValueId id) {
+  const auto* adapters = AdaptersOf(graph, pairs, id);
+  if (adapters == nullptr || adapters->size() != 1) return nullptr;
+  const LowRankPair& pair = *adapters->front();
+  return pair.lifetime == Lifetime::kConstant && pair.scale == 1.0F ? &pair : nullptr;
+}
+
+// Whether an op becomes adapted_geglu_linear.
+bool IsAdaptedGeGlu(const Graph& graph, const PairsByWeight& pairs, const Op& op) {
+  using In = operands::GeGluLinear;
+  return op.kind == OpKind::kGeGluLinear &&
+         FusedAdapter(graph, pairs, op.inputs[In::gate_weight]) != nullptr &&
+         FusedAdapter(graph, pairs, op.inputs[In::up_weight]) != nullptr;
+}
+
+// Decomposes composites until none holds an adapted weight, except those that stay composites.
 Result<Graph> DecomposeAround(Graph graph, const PairsByWeight& pairs) {
   while (true) {
     std::vector<bool> refused;
     refused.reserve(graph.ops.size());
     for (const Op& op : graph.ops) {
-      refused.push_back(HasDecomposition(op.kind) && UsesAdapted(graph, pairs, op));
+      refused.push_back(HasDecomposition(op.kind) && UsesAdapted(graph, pairs, op) &&
+                        !IsAdaptedGeGlu(graph, pairs, op));
     }
     if (std::ranges::find(refused, true) == refused.end()) return graph;
     RL_ASSIGN_OR_RETURN(graph, Decompose(graph, refused));
@@ -49,7 +66,9 @@ class Adapter {
 
   Result<Graph> Run() && {
     for (const Op& op : graph_.ops) {
-      if (UsesAdapted(graph_, pairs_, op)) {
+      if (IsAdaptedGeGlu(graph_, pairs_, op)) {
+        RL_RETURN_IF_ERROR(GeGlu(op));
+      } else if (UsesAdapted(graph_, pairs_, op)) {
         RL_RETURN_IF_ERROR(Product(op));
       } else {
         rewriter_.Keep(op);
@@ -60,6 +79,25 @@ class Adapter {
   }
 
  private:
+  struct Matrices {
+    ValueId a = kNoValue, b = kNoValue;
+  };
+
+  // With the rows of B that belong to those of the weight.
+  Matrices MatricesOf(const LowRankPair& pair, const Value& weight) {
+    TensorType b_type = pair.BType();
+    b_type.dim(0) = weight.type.dim(0);
+    const ValueId a = Leaf(pair, pair.a, pair.AType(), 0);
+    return {a, Leaf(pair, pair.b, b_type, weight.first_row)};
+  }
+
+  // Of a weight with a FusedAdapter().
+  Result<Matrices> FusedMatrices(ValueId id) {
+    const LowRankPair& pair = *FusedAdapter(graph_, pairs_, id);
+    RL_RETURN_IF_ERROR(CheckFits(pair, graph_.value(id), /*grouped=*/false));
+    return MatricesOf(pair, graph_.value(id));
+  }
+
   Status Product(const Op& op) {
     const bool grouped =
         op.kind == OpKind::kGroupedMatMul && op.As<rl_grouped_matmul_attrs>().as_stored == 0;
@@ -75,6 +113,7 @@ class Adapter {
                        "weight or grouped_matmul that is not as stored",
                        InfoOf(op.kind).name, name);
     }
+    if (linear && FusedAdapter(graph_, pairs_, op.inputs[at]) != nullptr) return Linear(op);
     const Value& weight = graph_.value(op.inputs[at]);
     rewriter_.SetDevice(op.device);
     GraphBuilder& b = rewriter_.builder();
@@ -89,6 +128,40 @@ class Adapter {
     }
     rewriter_.Bind(op.results[0], sum);
     return OkStatus();
+  }
+
+  Status Linear(const Op& op) {
+    using In = operands::MatMul;
+    rewriter_.SetDevice(op.device);
+    const std::vector<ValueId> inputs = rewriter_.MapAll(op.inputs);
+    RL_ASSIGN_OR_RETURN(const Matrices adapter, FusedMatrices(op.inputs[In::weight]));
+    Replace(op,
+            ops::AdaptedLinear{
+                .x = inputs[In::x], .weight = inputs[In::weight], .a = adapter.a, .b = adapter.b});
+    return OkStatus();
+  }
+
+  Status GeGlu(const Op& op) {
+    using In = operands::GeGluLinear;
+    rewriter_.SetDevice(op.device);
+    const std::vector<ValueId> inputs = rewriter_.MapAll(op.inputs);
+    RL_ASSIGN_OR_RETURN(const Matrices gate, FusedMatrices(op.inputs[In::gate_weight]));
+    RL_ASSIGN_OR_RETURN(const Matrices up, FusedMatrices(op.inputs[In::up_weight]));
+    Replace(op, ops::AdaptedGeGluLinear{.x = inputs[In::x],
+                                        .gate_weight = inputs[In::gate_weight],
+                                        .gate_a = gate.a,
+                                        .gate_b = gate.b,
+                                        .up_weight = inputs[In::up_weight],
+                                        .up_a = up.a,
+                                        .up_b = up.b});
+    return OkStatus();
+  }
+
+  // Adds `replacement` in the place of an op with one result.
+  template <ops::OpStruct T>
+  void Replace(const Op& op, const T& replacement) {
+    const std::string& name = graph_.value(op.results[0]).name;
+    rewriter_.Bind(op.results[0], rewriter_.builder().Add(replacement, name));
   }
 
   static Status CheckFits(const LowRankPair& pair, const Value& weight, bool grouped) {
@@ -113,15 +186,11 @@ class Adapter {
                      pair.weight);
   }
 
-  // B (scale * A x), with the rows of B that belong to those of the weight. A x is narrow, so that
-  // its factor costs little, also that of its derivative.
+  // B (scale * A x). A x is narrow, so that its factor costs little, also that of its derivative.
   ValueId Delta(const LowRankPair& pair, const Value& weight, const std::vector<ValueId>& inputs,
                 bool grouped, const std::string& name) {
     GraphBuilder& b = rewriter_.builder();
-    TensorType b_type = pair.BType();
-    b_type.dim(0) = weight.type.dim(0);
-    const ValueId down = Leaf(pair, pair.a, pair.AType(), 0);
-    const ValueId up = Leaf(pair, pair.b, b_type, weight.first_row);
+    const Matrices matrices = MatricesOf(pair, weight);
     const auto product = [&](ValueId x, ValueId matrix, const char* part) {
       if (!grouped) return b.Add(ops::Linear(x, matrix), name + part);
       const ValueId experts = inputs[operands::GroupedMatMul::experts];
@@ -129,11 +198,11 @@ class Adapter {
     };
     ValueId inner = product(inputs[grouped ? static_cast<size_t>(operands::GroupedMatMul::x)
                                            : static_cast<size_t>(operands::MatMul::x)],
-                            down, ".a");
+                            matrices.a, ".a");
     if (pair.scale != 1.0F) {
       inner = b.Add(ops::Affine{.x = inner, .scale = pair.scale, .bias = 0}, name + ".scaled");
     }
-    return product(inner, up, ".b");
+    return product(inner, matrices.b, ".b");
   }
 
   // One value for each part of a matrix, however often it is used.

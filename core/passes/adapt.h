@@ -1,7 +1,10 @@
 // Low-rank adapters: each product y = W x of an adapted weight becomes y + scale * B (A x). Several
 // adapters of one weight add up, in the order given. Composites that hold an adapted weight are
-// decomposed down to their products. The sum has the name of the old product, whose own result
-// becomes NAME/base.
+// decomposed down to their products.
+//
+// A linear layer becomes adapted_linear and a geglu_linear adapted_geglu_linear where each of its
+// weights has one adapter, of constants and with scale 1. Elsewhere the ops are products and sums:
+// the sum has the name of the old product, whose own result becomes NAME/base.
 //
 // A and B are leaves of the graph: constants, which a WeightSource finds by name, or states, which
 // a training step changes. A 3-D weight (experts) has A and B for each expert.

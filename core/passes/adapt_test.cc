@@ -129,7 +129,28 @@ TEST(Adapt, EachProductOfAModel) {
   EXPECT_EQ(CountOps(adapted, OpKind::kGeGluLinear), CountOps(base, OpKind::kGeGluLinear) - 1);
   EXPECT_EQ(CountOps(adapted, OpKind::kPleInject), CountOps(base, OpKind::kPleInject) - 1);
   EXPECT_NE(adapted.Find("blk.2.ffn.gated"), kNoValue);
-  EXPECT_NE(adapted.Find("blk.0.q.m/base"), kNoValue);
+  // A scale of 1 needs no op of its own.
+  EXPECT_EQ(CountOps(adapted, OpKind::kAdaptedLinear), 3);
+  EXPECT_EQ(adapted.Find("blk.0.q.m/base"), kNoValue);
+  EXPECT_NE(adapted.Find("blk.1.k.m/base"), kNoValue);
+}
+
+TEST(Adapt, GateAndUpStayOneOpIfBothAreAdapted) {
+  using Model = MiniModel;
+  const auto gate = [](int layer) {
+    return Pair("blk." + std::to_string(layer) + ".gate.weight", Model::kFeedForward, Model::kWidth,
+                2);
+  };
+  const auto up = [](int layer, float scale = 1) {
+    return Pair("blk." + std::to_string(layer) + ".up.weight", Model::kFeedForward, Model::kWidth,
+                3, scale);
+  };
+  const std::vector<LowRankPair> pairs = {gate(0), up(0), gate(1), gate(2), up(2, 0.5F)};
+  const Graph base = MiniModel::Build();
+  const Graph adapted = ExpectMerged(base, pairs, MiniInputs(), {4, 2}, "logits");
+  EXPECT_EQ(CountOps(adapted, OpKind::kAdaptedGeGluLinear), 1);
+  EXPECT_EQ(CountOps(adapted, OpKind::kAdaptedLinear), 2);
+  EXPECT_EQ(CountOps(adapted, OpKind::kGeGluLinear), CountOps(base, OpKind::kGeGluLinear) - 3);
 }
 
 TEST(Adapt, SeveralAdaptersOfOneWeightAddUp) {

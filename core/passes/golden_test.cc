@@ -4,8 +4,11 @@
 
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/ir/text.h"
+#include "core/passes/adapt.h"
 #include "core/passes/canonicalise.h"
 #include "core/passes/decompose.h"
 #include "core/passes/differentiate.h"
@@ -21,6 +24,23 @@ struct Golden {
 };
 
 void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.file; }
+
+// Two adapters of "down", one of each other product.
+Result<Graph> AdaptEachProduct(const Graph& graph) {
+  const auto pair = [](std::string_view weight, int64_t outputs, int64_t inputs,
+                       std::string_view adapter) {
+    return LowRankPair{.weight = std::string(weight),
+                       .rank = 2,
+                       .inputs = inputs,
+                       .outputs = outputs,
+                       .a = std::string(weight).append(adapter).append(".a"),
+                       .b = std::string(weight).append(adapter).append(".b")};
+  };
+  const std::vector<LowRankPair> pairs = {pair("q", 8, 8, ""), pair("gate", 16, 8, ""),
+                                          pair("up", 16, 8, ""), pair("down", 8, 16, ".0"),
+                                          pair("down", 8, 16, ".1")};
+  return AdaptProducts(graph, pairs);
+}
 
 class GoldenTest : public testing::TestWithParam<Golden> {};
 
@@ -44,6 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
     Passes, GoldenTest,
     testing::Values(
         Golden{"canonicalise", Canonicalise}, Golden{"decompose", DecomposeAll},
+        Golden{"adapt", AdaptEachProduct},
         Golden{"row_demand",
                [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kPerOutput); }},
         Golden{"row_demand_all",
