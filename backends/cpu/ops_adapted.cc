@@ -17,6 +17,13 @@
 namespace rullama::cpu {
 namespace {
 
+// Asks for `count` floats that are read soon, all at once. They are too few for the prefetching of
+// the processor, which begins anew with each page, and each step reads them from memory.
+void FetchSoon(const float* first, size_t count) {
+  constexpr size_t kLine = 64 / sizeof(float);
+  for (size_t i = 0; i < count; i += kLine) __builtin_prefetch(first + i, 0, 2);
+}
+
 // An adapter of an op, and x A^T [rows of x][rank].
 struct LowRank {
   View a, b;
@@ -79,6 +86,7 @@ class InnerNode final : public Node {
 
   void Multiply(const Part& part, size_t first, size_t count) const {
     const auto k = static_cast<size_t>(x_.dims[1].constant);
+    if (first == 0) FetchSoon(part.a + part.begin * k, (part.end - part.begin) * k);
     MatMul(kernels_, DType::kF32,
            {.weights = part.a,
             .row_bytes = k * sizeof(float),
@@ -116,6 +124,7 @@ class AdaptedProduct {
     const size_t block = BlockRows(batch);
     for (size_t begin = n_begin; begin < n_end; begin += block) {
       const size_t end = std::min(begin + block, n_end);
+      FetchRows(begin, end);
       base_.Run(batch, begin, end, BaseScratch(batch, scratch));
       Add(batch, begin, end, y_ + begin, rows(), scratch);
     }
@@ -123,6 +132,7 @@ class AdaptedProduct {
 
   // At most BlockRows() rows, as with Product.
   void RunBlock(size_t batch, size_t n_begin, size_t n_end, float* y, std::byte* scratch) const {
+    FetchRows(n_begin, n_end);
     base_.RunBlock(batch, n_begin, n_end, y, BaseScratch(batch, scratch));
     Add(batch, n_begin, n_end, y, BlockRows(batch), scratch);
   }
@@ -131,6 +141,12 @@ class AdaptedProduct {
   // Scratch begins with columns [begin, end) of B^T.
   [[nodiscard]] std::byte* BaseScratch(size_t batch, std::byte* scratch) const {
     return scratch + adapter_.rank() * BlockRows(batch) * sizeof(float);
+  }
+
+  // Rows of B, which come while the product with the weight is computed.
+  void FetchRows(size_t begin, size_t end) const {
+    const size_t rank = adapter_.rank();
+    FetchSoon(adapter_.b.as<const float>() + begin * rank, (end - begin) * rank);
   }
 
   // y[m][n - n_begin] += the product of row m of x A^T with row n of B.
