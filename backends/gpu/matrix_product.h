@@ -51,7 +51,7 @@ std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue);
 
 // The weight rows of a product. Stacked experts follow each other.
 Dispatch::Shares SharesOf(const Product& product);
-// Splits the weight rows of a matvec_dot.comp or matvec.comp dispatch among `groups` workgroups.
+// Splits the weight rows of a matvec_dot or matvec dispatch among `groups` workgroups.
 void Divide(Dispatch& dispatch, const Target& target, uint64_t groups);
 // Whether matvec_dot.comp computes both products of a moe_ffn.
 bool ExpertsFitByteGemv(const Target& target, const sdk::GraphView& graph, const rl_op& op);

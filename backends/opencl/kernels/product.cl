@@ -1,4 +1,4 @@
-// The rows of weights of matrix products (matvec.cl, matmul_cpu.cl, matmul_coop.cl): y = x W^T,
+// The rows of weights of matrix products (matmul_cpu.cl, matmul_coop.cl): y = x W^T,
 // gelu(x G^T) * (x U^T), and both for the experts of a mixture.
 
 // Row `row` of one of the two matrices.
