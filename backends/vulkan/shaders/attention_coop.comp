@@ -8,15 +8,10 @@
 // results. Keys come through shared memory: matrices whose columns are rows of memory load slowly.
 // Values come straight from memory, 16 consecutive rows at a time.
 #extension GL_GOOGLE_include_directive : require
-#extension GL_NV_cooperative_matrix : require
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#extension GL_KHR_shader_subgroup_ballot : require
-#extension GL_KHR_shader_subgroup_arithmetic : require
-#extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
 #include "attention_coop.args.glsl"
 #include "math.kernel"
+#include "coop.glsl"
 #include "high_low.glsl"
 
 const uint kRows = kQueries / kGroup;
@@ -26,8 +21,6 @@ shared int shared_slot[kRows];  // -1: no such row
 const int kNoSlot = -2;         // of no row
 #include "visible_rows.kernel"
 
-const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
-const uint kLanes = 32;
 const uint kSubgroups = kThreads / kLanes;
 const uint kQueryBlocks = kQueries / kMatrix;
 const uint kKeyBlocks = kSubgroups / kQueryBlocks;
@@ -58,9 +51,6 @@ shared int shared_key_slot[kKeys];
 // The units of the parts of a key and of its value; 0 if no query sees it.
 shared vec2 shared_unit[kParts == 2 ? kKeys : 1];
 shared int shared_first, shared_end;  // of the fresh keys that some query sees
-
-#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
-#define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
 
 Sums result[kDimMatrices * kQueryBlocks];
 float running_max, running_sum;  // of the query this invocation helps

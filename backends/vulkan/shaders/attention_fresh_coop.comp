@@ -6,18 +6,12 @@
 // of a head and goes through the keys in tiles with a running softmax; each subgroup has 16 of the
 // rows.
 #extension GL_GOOGLE_include_directive : require
-#extension GL_NV_cooperative_matrix : require
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#extension GL_KHR_shader_subgroup_arithmetic : require
-#extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
 #include "attention_fresh_coop.args.glsl"
 #include "math.kernel"
+#include "coop.glsl"
 #include "high_low.glsl"
 
-const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
-const uint kLanes = 32;
 const uint kKeys = 64 / kParts;  // of a tile
 const uint kKeyMatrices = kKeys / kMatrix;
 const uint kDimMatrices = (kDim + kMatrix - 1) / kMatrix;  // dims beyond kDim are 0
@@ -43,9 +37,6 @@ shared int shared_slot[kRows];  // of a query row; -1: no such row
 shared float shared_query_unit[kRows];
 shared vec4 shared_key_unit[kKeys / 4];  // 0: no row sees the key
 shared vec4 shared_value_unit[kKeys / 4];
-
-#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
-#define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
 
 Factors query_high[kDimMatrices], query_low[kDimMatrices];
 Sums result[kDimMatrices];

@@ -7,14 +7,10 @@
 // all results. Queries and results stay in registers, keys and values come through shared memory,
 // and those of the next tile are on their way meanwhile.
 #extension GL_GOOGLE_include_directive : require
-#extension GL_NV_cooperative_matrix : require
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#extension GL_KHR_shader_subgroup_arithmetic : require
-#extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
 #include "attention_half_coop.args.glsl"
 #include "math.kernel"
+#include "coop.glsl"
 #include "high_low.glsl"
 
 const uint kRows = kQueries / kGroup;
@@ -23,8 +19,6 @@ shared int shared_last[kRows];  // the last visible position
 shared int shared_slot[kRows];  // -1: no such row
 #include "visible_rows.kernel"
 
-const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
-const uint kLanes = 32;
 const uint kSubgroups = kThreads / kLanes;
 const uint kVectors = kDim / 8;                 // of 8 f16, of a head
 const uint kPitch = kVectors + 1;               // odd, so that rows begin in different banks
@@ -53,9 +47,6 @@ shared int shared_first, shared_end;  // of the fresh keys that some query sees
 
 const int kLargestPos = kNoPos - 1, kSmallestPos = -kLargestPos;
 const int kNoSlot = 0x7FFFFFFF;
-
-#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
-#define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
 
 Factors queries[kPartMatrices];
 Sums result[kDimMatrices * kQueryBlocks];

@@ -1,16 +1,9 @@
 // Tiles of products on matrix units. The includer says how large a tile and the part of each
 // subgroup are and which rows it has (tile_rows.kernel), and has shared_tile.
-#extension GL_NV_cooperative_matrix : require
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#extension GL_KHR_shader_subgroup_basic : require
+#include "coop.glsl"
 
-const uint kMatrix = 16;  // rows, columns and terms of a cooperative matrix
 const uint kRowMatrices = kSubgroupRows / kMatrix;
 const uint kColumnMatrices = kSubgroupColumns / kMatrix;
-
-#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
-#define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
 
 layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER Results { float v[]; };
 
