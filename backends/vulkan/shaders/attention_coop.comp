@@ -14,25 +14,17 @@
 #include "coop.glsl"
 #include "high_low.glsl"
 
-const uint kRows = kQueries / kGroup;
-shared int shared_pos[kRows];
-shared int shared_last[kRows];  // the last visible position
-shared int shared_slot[kRows];  // -1: no such row
-const int kNoSlot = -2;         // of no row
-#include "visible_rows.kernel"
-
+const int kNoSlot = -2;  // of no row
 const uint kSubgroups = kThreads / kLanes;
 const uint kQueryBlocks = kQueries / kMatrix;
 const uint kKeyBlocks = kSubgroups / kQueryBlocks;
 const uint kKeys = kKeyBlocks * kMatrix;    // of a tile
 const uint kHelpers = kThreads / kQueries;  // invocations of a query's softmax, of 8 keys
-const uint kDimMatrices = kDim / kSubgroups / kMatrix;  // of a subgroup's share of the results
 const uint kTurns = kKeys / kLanes;
 
 // In vectors of 8 f16 or 4 f32; odd, so that rows begin in different banks.
 const uint kQueryPitch = kDim / 8 + 1;
 const uint kScorePitch = kKeys / 4 + 1;
-const uint kFactorPitch = kMatrix / 4;
 const uint kMaskPitch = kMatrix / 8;
 // Vectors of each key in a chunk. A chunk takes about as much shared memory as the scores, whose
 // place it shares.
@@ -43,21 +35,13 @@ shared uvec4 shared_rows[2 * kQueries * kQueryPitch];  // in the end, results on
 // A chunk of the keys, then scores in f32, then the weights of the keys: high parts, low parts.
 const uint kScoreVectors = kQueries * kScorePitch, kKeyVectors = kKeys * kChunkPitch;
 shared uvec4 shared_score[kScoreVectors > kKeyVectors ? kScoreVectors : kKeyVectors];
-shared uvec4 shared_factor[kQueries * kFactorPitch];  // a factor of each query, as a row of 16
 shared uvec4 shared_mask[kKeys * kMaskPitch];  // whether some query sees a key: a row of 1 or 0
-shared float shared_scale[kQueries];
 shared int shared_key_pos[kKeys];
 shared int shared_key_slot[kKeys];
 // The units of the parts of a key and of its value; 0 if no query sees it.
 shared vec2 shared_unit[kParts == 2 ? kKeys : 1];
-shared int shared_first, shared_end;  // of the fresh keys that some query sees
 
-Sums result[kDimMatrices * kQueryBlocks];
-float running_max, running_sum;  // of the query this invocation helps
-float result_unit;               // of its results; 1 without parts
-
-uint me;
-uint first_row, first_head, kv_head;
+float result_unit;  // of the query this invocation helps; 1 without parts
 
 #include "attention_results.glsl"
 

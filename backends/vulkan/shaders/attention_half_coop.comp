@@ -13,12 +13,6 @@
 #include "coop.glsl"
 #include "high_low.glsl"
 
-const uint kRows = kQueries / kGroup;
-shared int shared_pos[kRows];
-shared int shared_last[kRows];  // the last visible position
-shared int shared_slot[kRows];  // -1: no such row
-#include "visible_rows.kernel"
-
 const uint kSubgroups = kThreads / kLanes;
 const uint kVectors = kDim / 8;                 // of 8 f16, of a head
 const uint kPitch = kVectors + 1;               // odd, so that rows begin in different banks
@@ -28,11 +22,9 @@ const uint kKeyBlocks = kKeys / kMatrix, kQueryBlocks = kQueries / kMatrix;
 // Subgroups that share the dims of a block of scores, and the matrices of each of them.
 const uint kDimParts = kSubgroups / (kKeyBlocks * kQueryBlocks);
 const uint kPartMatrices = kDim / kMatrix / kDimParts;
-const uint kDimMatrices = kDim / kSubgroups / kMatrix;  // of a subgroup's share of the results
-const uint kHelpers = kThreads / kQueries;              // invocations of a query's softmax
+const uint kHelpers = kThreads / kQueries;  // invocations of a query's softmax
 const uint kOwnKeys = kKeys / kHelpers, kOwnWords = kOwnKeys / 2;
 const uint kScorePitch = kKeys / 4 + 1;  // in vectors of 4 f32
-const uint kFactorPitch = kMatrix / 4;
 
 // The keys of a tile, then their values; in the beginning queries, in the end results.
 const uint kValuesAt = kKeys * kPitch;
@@ -40,23 +32,15 @@ const uint kRowVectors = 2 * kKeys * kPitch, kQueryVectors = kQueries * kPitch;
 shared uvec4 shared_rows[kRowVectors > kQueryVectors ? kRowVectors : kQueryVectors];
 // Scores in f32, by part of the dims; then the weights of the keys in place of the first part.
 shared uvec4 shared_score[kDimParts * kQueries * kScorePitch];
-shared uvec4 shared_factor[kQueries * kFactorPitch];  // a factor of each query, as a row of 16
-shared float shared_scale[kQueries];
 shared int shared_key_pos[kKeys];
-shared int shared_first, shared_end;  // of the fresh keys that some query sees
-
-const int kLargestPos = kNoPos - 1, kSmallestPos = -kLargestPos;
-const int kNoSlot = 0x7FFFFFFF;
 
 Factors queries[kPartMatrices];
-Sums result[kDimMatrices * kQueryBlocks];
-float running_max, running_sum;  // of the query this invocation helps; the maximum in units of ln 2
-
-uint me;
-uint first_row, first_head, kv_head;
 uint query_block, key_block, dim_part;  // of this subgroup's scores
 
 #include "attention_results.glsl"
+
+const int kLargestPos = kNoPos - 1, kSmallestPos = -kLargestPos;
+const int kNoSlot = 0x7FFFFFFF;
 
 // ---- queries ------------------------------------------------------------------------------------
 

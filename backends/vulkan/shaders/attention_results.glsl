@@ -1,7 +1,26 @@
-// The results of attention on matrix units. A subgroup has its dims of all queries in `result`, by
-// 16 dims and then by 16 queries, and kHelpers invocations share the softmax of a query. The
-// includer has the numbers of both, shared_factor, and shared_rows for results on their way to
-// memory.
+// The queries and results of a workgroup of attention on matrix units. A subgroup has its dims of
+// all queries in `result`, by 16 dims and then by 16 queries, and kHelpers invocations share the
+// softmax of a query. The includer has the numbers of both, and shared_rows for results on their
+// way to memory.
+
+const uint kRows = kQueries / kGroup;
+shared int shared_pos[kRows];
+shared int shared_last[kRows];  // the last visible position
+shared int shared_slot[kRows];  // -1: no such row
+#include "visible_rows.kernel"
+
+const uint kDimMatrices = kDim / kSubgroups / kMatrix;  // of a subgroup's share of the results
+const uint kFactorPitch = kMatrix / 4;
+shared uvec4 shared_factor[kQueries * kFactorPitch];  // a factor of each query, as a row of 16
+shared float shared_scale[kQueries];                  // of its scores
+shared int shared_first, shared_end;                  // of the fresh keys that some query sees
+
+Sums result[kDimMatrices * kQueryBlocks];
+// Of the query this invocation helps. In attention_half_coop the maximum is in units of ln 2.
+float running_max, running_sum;
+
+uint me;
+uint first_row, first_head, kv_head;
 
 // The largest weight of a key. It is this large because fewer of the small ones are then subnormals
 // of f16.
