@@ -12,7 +12,7 @@
 namespace rullama::gpu {
 
 inline constexpr uint32_t kStoredTileRows = 64;  // of an expert's tile in matmul_stored
-inline constexpr uint32_t kTileThreads = 256;  // of a workgroup of matmul_stored or sum_parts
+inline constexpr uint32_t kTileThreads = 256;    // of a workgroup of matmul_stored or sum_parts
 
 struct Product {
   ProductMode mode = ProductMode::kDense;
