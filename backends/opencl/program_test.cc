@@ -52,7 +52,7 @@ TEST(OpenCl, OptionsItDoesNotKnow) {
   const RunResult unknown = WithOptions("kernel: cpu");
   EXPECT_NE(unknown.exit_code, 0);
   EXPECT_THAT(unknown.err, HasSubstr("unknown option 'kernel'"));
-  EXPECT_THAT(unknown.err, HasSubstr("cache, kernels, precise_products, profile, tensor_cores"));
+  EXPECT_THAT(unknown.err, HasSubstr("kernels, cache, tensor_cores, precise_products, profile"));
   const RunResult value = WithOptions("kernels: fast");
   EXPECT_NE(value.exit_code, 0);
   EXPECT_THAT(value.err, HasSubstr("expected cpu, generic or nvidia"));
