@@ -18,8 +18,8 @@
 
 #include "bench/bench_session.h"
 #include "engine/api/engine.h"
-#include "engine/scheduling/batch_session.h"
 #include "engine/model_session.h"
+#include "engine/scheduling/batch_session.h"
 
 namespace rullama::bench {
 namespace {

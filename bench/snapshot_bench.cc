@@ -18,8 +18,8 @@
 
 #include "bench/bench_session.h"
 #include "core/runtime/snapshot.h"
-#include "engine/scheduling/batch_session.h"
 #include "engine/model_session.h"
+#include "engine/scheduling/batch_session.h"
 
 namespace rullama::bench {
 namespace {

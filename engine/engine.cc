@@ -9,21 +9,21 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/loading/cache_limits.h"
 #include "engine/drafts/cut_points.h"
 #include "engine/drafts/draft_model.h"
 #include "engine/engine_access.h"
-#include "engine/loading/engine_config.h"
 #include "engine/generation_impl.h"
 #include "engine/home_process.h"
+#include "engine/loading/cache_limits.h"
+#include "engine/loading/engine_config.h"
 #include "engine/loading/logged_notices.h"
-#include "engine/media/media_budget.h"
 #include "engine/loading/model_facts.h"
 #include "engine/loading/model_fingerprint.h"
+#include "engine/media/media_budget.h"
+#include "engine/media/soft_row_ids.h"
 #include "engine/model_session.h"
 #include "engine/request_job.h"
 #include "engine/scheduling/scheduler.h"
-#include "engine/media/soft_row_ids.h"
 
 namespace rullama {
 namespace {

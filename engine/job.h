@@ -10,8 +10,8 @@
 #include "engine/answer_channel.h"
 #include "engine/answer_constraints.h"
 #include "engine/api/stats.h"
-#include "engine/scheduling/batch_session.h"
 #include "engine/media/prompt_media.h"
+#include "engine/scheduling/batch_session.h"
 #include "samplers/row_sampling.h"
 
 namespace rullama {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/runtime/session.h"
+#include "engine/host_hooks.h"
 #include "engine/loading/auto_settings.h"
 #include "engine/loading/backend_setup.h"
-#include "engine/host_hooks.h"
 #include "engine/loading/loaded_model.h"
 #include "engine/media/media_encoder.h"
 #include "engine/model_program.h"

@@ -7,9 +7,9 @@
 #include "core/base/utf8.h"
 #include "server/answer_run.h"
 #include "server/chat_page.h"
-#include "server/openai/chat_request.h"
 #include "server/endpoints.h"
 #include "server/json_body.h"
+#include "server/openai/chat_request.h"
 #include "server/sampling_fields.h"
 
 namespace rullama::server {

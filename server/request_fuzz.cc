@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "server/openai/chat_request.h"
 #include "server/json_body.h"
 #include "server/ollama/ollama_request.h"
+#include "server/openai/chat_request.h"
 #include "server/openai/responses_request.h"
 
 namespace {

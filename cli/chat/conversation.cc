@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "cli/chat/chat_settings.h"
-#include "cli/commands/json_text.h"
 #include "cli/chat/prompt.h"
+#include "cli/commands/json_text.h"
 #include "cli/reports/report_file.h"
 #include "core/base/json_reader.h"
 #include "core/base/printable.h"

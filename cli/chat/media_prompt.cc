@@ -10,8 +10,8 @@
 #include "core/base/json_reader.h"
 #include "core/runtime/output_names.h"
 #include "engine/drafts/cut_points.h"
-#include "engine/prompt_encoder.h"
 #include "engine/media/soft_row_ids.h"
+#include "engine/prompt_encoder.h"
 
 namespace rullama::cli {
 namespace {

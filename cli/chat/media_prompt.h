@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/runtime/soft_rows.h"
-#include "engine/model_session.h"
 #include "engine/media/request_media.h"
+#include "engine/model_session.h"
 
 namespace rullama::cli {
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/terminal/console.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/options.h"
+#include "cli/terminal/console.h"
 #include "core/base/utf8.h"
 #include "engine/engine_access.h"
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/terminal/console.h"
 #include "cli/chat/media_input.h"
+#include "cli/terminal/console.h"
 #include "engine/api/engine.h"
 
 namespace rullama::cli {

@@ -10,9 +10,9 @@
 
 #include "cli/commands/command.h"
 #include "cli/commands/diff_model.h"
+#include "cli/commands/diff_training.h"
 #include "cli/reports/diff_page.h"
 #include "cli/reports/diff_report.h"
-#include "cli/commands/diff_training.h"
 #include "cli/reports/report_file.h"
 #include "cli/reports/trace.h"
 #include "core/config/nearest_key.h"

@@ -7,11 +7,11 @@
 
 #include "cli/commands/command.h"
 #include "cli/commands/fused_ops.h"
-#include "cli/reports/graph_drawing.h"
-#include "cli/reports/graph_page.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/options.h"
 #include "cli/commands/placement_text.h"
+#include "cli/reports/graph_drawing.h"
+#include "cli/reports/graph_page.h"
 #include "cli/reports/report_file.h"
 #include "core/ir/dot.h"
 #include "core/ir/text.h"

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cli/bench/canvas_logits.h"
-#include "cli/commands/command.h"
-#include "cli/chat/media_prompt.h"
-#include "cli/commands/options.h"
 #include "cli/bench/score.h"
+#include "cli/chat/media_prompt.h"
+#include "cli/commands/command.h"
+#include "cli/commands/options.h"
 #include "core/gguf/atomic_file.h"
 
 namespace rullama::cli {

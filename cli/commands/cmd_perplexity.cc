@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/score.h"
 #include "cli/commands/command.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/options.h"
-#include "cli/bench/score.h"
 
 namespace rullama::cli {
 namespace {

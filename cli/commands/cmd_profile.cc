@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "cli/bench/device_peaks.h"
 #include "cli/commands/arguments.h"
 #include "cli/commands/build_info.h"
 #include "cli/commands/command.h"
-#include "cli/bench/device_peaks.h"
 #include "cli/commands/loading.h"
-#include "cli/reports/op_profile.h"
 #include "cli/commands/options.h"
+#include "cli/reports/op_profile.h"
 #include "cli/reports/profile_page.h"
 #include "cli/reports/profile_report.h"
 #include "cli/reports/report_file.h"

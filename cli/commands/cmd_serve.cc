@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "cli/chat/prompt_log.h"
 #include "cli/commands/command.h"
 #include "cli/commands/options.h"
-#include "cli/chat/prompt_log.h"
 #include "cli/commands/served_models.h"
-#include "cli/terminal/signals.h"
 #include "cli/reports/trace.h"
+#include "cli/terminal/signals.h"
 #include "core/base/printable.h"
 #include "engine/media/media_budget.h"
 #include "server/api.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/loading.h"
 #include "cli/chat/prompt.h"
+#include "cli/commands/loading.h"
 
 namespace rullama::cli {
 

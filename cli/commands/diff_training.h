@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/terminal/console.h"
 #include "cli/commands/options.h"
+#include "cli/terminal/console.h"
 #include "core/base/status.h"
 
 namespace rullama::cli {

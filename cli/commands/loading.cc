@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/terminal/crash_report.h"
 #include "cli/reports/memory_bars.h"
+#include "cli/terminal/crash_report.h"
 #include "cli/terminal/signals.h"
 #include "core/config/device_name.h"
 #include "engine/engine_access.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/terminal/console.h"
 #include "cli/commands/options.h"
 #include "cli/reports/trace.h"
+#include "cli/terminal/console.h"
 #include "engine/api/engine.h"
 #include "engine/model_session.h"
 

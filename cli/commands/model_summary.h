@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "cli/terminal/console.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/options.h"
+#include "cli/terminal/console.h"
 
 namespace rullama::cli {
 

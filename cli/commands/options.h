@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/terminal/console.h"
 #include "cli/commands/peer_options.h"
 #include "cli/reports/trace.h"
+#include "cli/terminal/console.h"
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/terminal/console.h"
 #include "cli/commands/options.h"
 #include "cli/reports/trace.h"
+#include "cli/terminal/console.h"
 #include "core/base/status.h"
 #include "engine/api/engine.h"
 #include "engine/media/media_budget.h"

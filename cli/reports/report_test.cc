@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "cli/reports/bench_plot.h"
-#include "cli/reports/loss_plot.h"
 #include "cli/reports/chart.h"
 #include "cli/reports/heat_map.h"
+#include "cli/reports/loss_plot.h"
 #include "cli/reports/markup.h"
 #include "cli/reports/markup_test_util.h"
 #include "cli/reports/page.h"

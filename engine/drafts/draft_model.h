@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "core/base/status.h"
-#include "engine/loading/loaded_model.h"
 #include "engine/drafts/model_drafter.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/model_session.h"
 
 namespace rullama {

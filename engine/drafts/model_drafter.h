@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "engine/scheduling/batch_session.h"
 #include "engine/model_session.h"
+#include "engine/scheduling/batch_session.h"
 #include "samplers/row_sampling.h"
 
 namespace rullama {

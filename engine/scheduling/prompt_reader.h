@@ -12,8 +12,8 @@
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
-#include "engine/scheduling/batch_session.h"
 #include "engine/media/media_cache.h"
+#include "engine/scheduling/batch_session.h"
 #include "engine/scheduling/canvas_loop.h"
 #include "engine/scheduling/engine_counters.h"
 #include "engine/scheduling/scheduler_options.h"

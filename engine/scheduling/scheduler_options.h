@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "engine/canvas_generator.h"
+#include "engine/drafts/model_drafter.h"
 #include "engine/engine_observer.h"
 #include "engine/job.h"
 #include "engine/media/media_encoder.h"
-#include "engine/drafts/model_drafter.h"
 #include "engine/model_program.h"
 #include "samplers/canvas_random.h"
 

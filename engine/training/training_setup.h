@@ -14,8 +14,8 @@
 
 #include "core/base/status.h"
 #include "core/safetensors/safetensors.h"
-#include "engine/loading/backend_setup.h"
 #include "engine/host_hooks.h"
+#include "engine/loading/backend_setup.h"
 #include "engine/loading/loaded_model.h"
 #include "engine/training/data_set.h"
 #include "engine/training/example_order.h"

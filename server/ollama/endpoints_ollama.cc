@@ -6,10 +6,10 @@
 
 #include "server/answer_parts.h"
 #include "server/answer_run.h"
-#include "server/openai/embedding_request.h"
 #include "server/endpoints.h"
 #include "server/json_body.h"
 #include "server/ollama/ollama_request.h"
+#include "server/openai/embedding_request.h"
 
 namespace rullama::server {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "server/answer_run.h"
 #include "server/base64.h"
-#include "server/openai/chat_request.h"
-#include "server/openai/embedding_request.h"
 #include "server/endpoints.h"
 #include "server/json_body.h"
+#include "server/openai/chat_request.h"
+#include "server/openai/embedding_request.h"
 #include "server/openai/responses_request.h"
 
 namespace rullama::server {

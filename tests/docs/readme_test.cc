@@ -65,7 +65,7 @@ TEST(Readme, NamesEachBackend) {
 
 TEST(Readme, NamesEachCommand) {
   std::set<std::string> commands;
-  for (const auto& entry : fs::directory_iterator(SourceDirectory() / "cli")) {
+  for (const auto& entry : fs::directory_iterator(SourceDirectory() / "cli/commands")) {
     if (entry.path().extension() != ".cc") continue;
     commands.merge(Matches(ReadText(entry.path()), R"re(add_subcommand\(\s*"([a-z-]+)")re"));
   }

@@ -16,9 +16,9 @@
 
 #include "core/runtime/output_names.h"
 #include "core/runtime/soft_rows.h"
-#include "engine/scheduling/batch_session.h"
 #include "engine/drafts/cut_points.h"
 #include "engine/model_program.h"
+#include "engine/scheduling/batch_session.h"
 #include "models/gemma4/gemma4_model.h"
 #include "tests/golden/session_support.h"
 

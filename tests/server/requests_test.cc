@@ -14,9 +14,9 @@
 #include "server/answer_format.h"
 #include "server/api_keys.h"
 #include "server/base64.h"
-#include "server/openai/chat_request.h"
 #include "server/json_body.h"
 #include "server/ollama/ollama_request.h"
+#include "server/openai/chat_request.h"
 #include "server/openai/responses_request.h"
 #include "server/running_requests.h"
 
