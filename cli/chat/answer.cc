@@ -257,9 +257,9 @@ nlohmann::json StepAsJson(const Event& step) {
 }
 
 nlohmann::json CallAsJson(const ToolCall& call) {
-  return {
-      {"name", call.name},
-      {"arguments", nlohmann::json::parse(call.arguments, nullptr, /*allow_exceptions=*/false)}};
+  auto arguments = nlohmann::json::parse(call.arguments, nullptr, /*allow_exceptions=*/false);
+  if (arguments.is_discarded()) arguments = call.arguments;  // of a call that was cut off
+  return {{"name", call.name}, {"arguments", std::move(arguments)}};
 }
 
 }  // namespace rullama::cli

@@ -49,7 +49,7 @@ constexpr std::string_view kFixedSettings[][2] = {{"num_ctx", "--ctx-size"}, {"s
 bool IsSurvivable(const Error& error) {
   const std::string_view id = error.id;
   return id == "context.overflow" || id == "run.cancelled" || id == "io.open" ||
-         id == "io.permission" || id == "chat.command" || id.starts_with("media.");
+         id == "io.permission" || id.starts_with("chat.") || id.starts_with("media.");
 }
 
 // The kind of files that a command puts into the next message.
@@ -237,7 +237,7 @@ class ChatLoop {
       Report(conversation_.Save(path), "The messages are saved.\n");
     } else if (name == "load") {
       const std::string path = UnquotedWord(command.argument);
-      Report(conversation_.Load(path), "The conversation goes on from the file.\n");
+      Report(conversation_.Load(path), "The conversation continues from the file.\n");
     } else if (name == "set") {
       Set(SplitFirstWord(command.argument));
     } else {

@@ -78,8 +78,15 @@ void Conversation::Clear() {
   attached_.clear();
 }
 
+Status Conversation::CheckHasMessages() const {
+  if (!EngineAccess::SessionOf(engine_).config().generation.raw) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "chat.command",
+                   "with --raw there are no messages: text is continued as it is");
+}
+
 Status Conversation::Save(const std::string& path) const {
-  if (!media_.empty()) {
+  RL_RETURN_IF_ERROR(CheckHasMessages());
+  if (!MediaOfMessages(messages_).empty()) {
     return MakeError(ErrorKind::kUsage, "chat.command",
                      "this conversation has pictures or sounds, and a file of messages has none");
   }
@@ -88,6 +95,7 @@ Status Conversation::Save(const std::string& path) const {
 }
 
 Status Conversation::Load(const std::string& path) {
+  RL_RETURN_IF_ERROR(CheckHasMessages());
   RL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConversationBytes));
   auto messages = ReadJson(text);
   if (!messages) {
@@ -118,7 +126,9 @@ void Conversation::SetSystem(const std::string& text) {
 void Conversation::SetThinking(bool thinking) { request_.thinking = thinking; }
 
 bool Conversation::has_system() const {
-  return !messages_.empty() && messages_[0]["role"] == "system";
+  if (messages_.empty()) return false;
+  const nlohmann::json& role = messages_[0]["role"];
+  return role == "system" || role == "developer";
 }
 
 int64_t Conversation::Reserve() const {
@@ -225,7 +235,10 @@ Result<Answer> Conversation::Say(const std::string& text) {
 }
 
 Result<Answer> Conversation::SayAgain() {
-  if (messages_.empty() || messages_.back()["role"] != "assistant") {
+  RL_RETURN_IF_ERROR(CheckHasMessages());
+  const bool asked = std::ranges::any_of(
+      messages_, [](const nlohmann::json& message) { return message["role"] == "user"; });
+  if (!asked || messages_.back()["role"] != "assistant") {
     return MakeError(ErrorKind::kUsage, "chat.command", "there is no answer to write again");
   }
   nlohmann::json last = std::move(messages_.back());

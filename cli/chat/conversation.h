@@ -38,7 +38,7 @@ class Conversation {
   void Clear();
   // Writes the messages to a file. Errors: chat.command if they have pictures or sounds; io.*.
   Status Save(const std::string& path) const;
-  // Goes on from the messages of a file, which replace these. Errors, with which nothing changes:
+  // Continues from the messages of a file, which replace these. Errors, with which nothing changes:
   // io.*, input.limit; chat.* for a file without a conversation; context.overflow.
   Status Load(const std::string& path);
   // An empty text means no system prompt.
@@ -49,6 +49,8 @@ class Conversation {
   Result<bool> SetAnswers(std::string_view name, std::string_view value);
 
  private:
+  // Error chat.command if the conversation has no messages, but raw text.
+  [[nodiscard]] Status CheckHasMessages() const;
   [[nodiscard]] bool has_system() const;
   // Tokens that an answer should find free.
   [[nodiscard]] int64_t Reserve() const;

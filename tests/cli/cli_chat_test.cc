@@ -255,7 +255,7 @@ TEST(Chat, MessagesAreSavedAndLoaded) {
   EXPECT_THAT(ReadFile(file), HasSubstr(R"({"content":"The prince","role":"user"})"));
   Chat second;
   second.Say("/load " + file.string());
-  second.Expect("The conversation goes on from the file.");
+  second.Expect("The conversation continues from the file.");
   second.Say("/regen");
   second.Expect("> /regen\n" + AnswerTo("The prince"));
   const std::filesystem::path wrong = TemporaryFile("wrong.json", R"([{"role": "king"}])");
@@ -264,6 +264,33 @@ TEST(Chat, MessagesAreSavedAndLoaded) {
   second.Say("/regen");
   second.Expect("> /regen\n" + AnswerTo("The prince"), 2);
   EXPECT_EQ(second.Leave(), 0);
+}
+
+// A file may hold an answer without a question: nothing is there to be answered again.
+TEST(Chat, ALoadedAnswerAloneCannotBeWrittenAgain) {
+  const std::filesystem::path file =
+      TemporaryFile("answer.json", R"([{"role": "assistant", "content": "hi"}])");
+  Chat chat;
+  chat.Say("/load " + file.string());
+  chat.Expect("The conversation continues from the file.");
+  chat.Say("/regen");
+  chat.Expect("there is no answer to write again");
+  chat.Say("The prince");
+  chat.Say("/regen");
+  EXPECT_EQ(chat.Leave(), 0);
+}
+
+TEST(Chat, RawTextHasNoMessagesToSave) {
+  Chat chat({"--raw"});
+  chat.Say("The prince");
+  const std::filesystem::path file = TemporaryDirectory() / "raw.json";
+  for (const std::string& command :
+       {"/save " + file.string(), "/load " + file.string(), std::string("/regen")}) {
+    chat.Say(command);
+  }
+  chat.Expect("with --raw there are no messages", 3);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(chat.Leave(), 0);
 }
 
 // What is typed while an answer is written is not in it, and is the beginning of the next line,
