@@ -26,8 +26,14 @@ QuietTerminal::QuietTerminal() {
 
 QuietTerminal::~QuietTerminal() { RestoreTerminal(); }
 
+// Restored first: a handler that ends the process between the two restores it once more. A process
+// in the background would be stopped here, and its terminal is the shell's.
 void RestoreTerminal() {
-  if (terminal_is_quiet.exchange(false)) ::tcsetattr(STDIN_FILENO, TCSANOW, &found_terminal);
+  if (!terminal_is_quiet.load()) return;
+  if (::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) {
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &found_terminal);
+  }
+  terminal_is_quiet.store(false);
 }
 
 }  // namespace rullama::cli

@@ -6,7 +6,8 @@
 namespace rullama::cli {
 
 // For its lifetime the terminal on stdin shows no key. What is typed is kept for the next line,
-// also over a Ctrl-C. Does nothing if stdin is no terminal.
+// also over a Ctrl-C. Does nothing if stdin is not a terminal. Ctrl-Z and Ctrl-\\ leave the
+// terminal to the shell, which restores it.
 class QuietTerminal {
  public:
   QuietTerminal();

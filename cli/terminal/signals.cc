@@ -148,6 +148,12 @@ void SayFunction(const PluginActivity& activity) {
 // Looks at plugins. One that hangs would never let the interrupt be dealt with: it is in a call,
 // begins none and does not ask whether to stop.
 void LookAtInterrupt() {
+  // ClearInterrupt() on another thread came between the two halves of OnInterrupt().
+  if (!signals.cancelled.load()) {
+    Alarm set = Alarm::kInterrupt;
+    signals.alarm.compare_exchange_strong(set, Alarm::kNone);
+    return;
+  }
   const PluginActivity now = CurrentPluginActivity();
   const int64_t now_ms = NowMs();
   const bool begun = signals.begun.exchange(now.begun) != now.begun;
