@@ -131,9 +131,10 @@ Status UnknownOption(Suite& suite, Device&) {
     return Failed("the text does not name the option: {}", error.message);
   }
   // Those that the plugin was opened with, and those that it describes.
-  std::vector<std::string> known;
-  for (const auto& [name, value] : suite.options) known.push_back(name);
   RL_ASSIGN_OR_RETURN(const std::vector<OptionDescription> described, suite.plugin->ListOptions());
+  std::vector<std::string> known;
+  known.reserve(suite.options.size() + described.size());
+  for (const auto& [name, value] : suite.options) known.push_back(name);
   for (const OptionDescription& each : described) known.push_back(each.name);
   for (const std::string& name : known) {
     if (std::string_view(error.message).find(name) == std::string_view::npos) {

@@ -78,9 +78,11 @@ json ListingAsJson(const PluginListing& listing) {
   const auto options = listing.plugin->ListOptions();
   if (!options) {
     entry["error"] = {{"code", options.error().id}, {"message", options.error().message}};
-    return entry;
+  } else {
+    for (const OptionDescription& option : *options) {
+      entry["options"].push_back(OptionAsJson(option));
+    }
   }
-  for (const OptionDescription& option : *options) entry["options"].push_back(OptionAsJson(option));
   entry["devices"] = json::array();
   const auto list = listing.plugin->ListDevices();
   if (!list) {

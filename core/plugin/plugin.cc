@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -66,13 +67,15 @@ std::string CheckOption(const OptionDescription& option,
 void ReadOptionRecords(void* sink, const rl_option_info* options, uint64_t option_size,
                        uint64_t count) {
   OptionsReader& reader = *static_cast<OptionsReader*>(sink);
+  if (!reader.wrong.empty()) return;
   if (count > 0 && (options == nullptr || option_size < sizeof(rl_option_info))) {
     reader.wrong =
         fmt::format("of {} bytes, expected at least {}", option_size, sizeof(rl_option_info));
   }
   const auto* at = reinterpret_cast<const std::byte*>(options);
   for (uint64_t i = 0; i < count && reader.wrong.empty(); ++i, at += option_size) {
-    const auto& info = *reinterpret_cast<const rl_option_info*>(at);
+    rl_option_info info;
+    std::memcpy(&info, at, sizeof(info));
     OptionDescription option{
         Printable(info.name, kMaxTextBytes), Printable(info.values, kMaxTextBytes),
         Printable(info.initial, kMaxTextBytes), Printable(info.meaning, kMaxTextBytes)};
