@@ -70,7 +70,12 @@ LogitsStream::LogitsStream(std::shared_ptr<Engine> engine, std::vector<int32_t> 
     : home_(::getpid()), reading_(std::make_unique<Reading>(std::move(engine), std::move(ids))) {}
 
 LogitsStream::~LogitsStream() {
-  if (IsForked()) static_cast<void>(reading_.release());
+  if (IsForked()) {
+    static_cast<void>(reading_.release());
+    return;
+  }
+  const GilReleased released;  // the thread ends after its chunk
+  reading_.reset();
 }
 
 bool LogitsStream::IsForked() const { return ::getpid() != home_; }
