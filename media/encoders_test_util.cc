@@ -172,8 +172,11 @@ FileBytes EncodeBmp(uint32_t width, uint32_t height, std::span<const uint8_t> ro
                     const BmpOptions& options) {
   constexpr uint32_t kFileHeader = 14, kCoreHeader = 12, kInfoHeader = 40;
   std::vector<uint8_t> file = {'B', 'M'};
+  // Bytes after the fourth are zero.
   const auto put = [&file](uint32_t value, size_t bytes) {
-    for (size_t i = 0; i < bytes; ++i) file.push_back(static_cast<uint8_t>(value >> (8 * i)));
+    for (size_t i = 0; i < bytes; ++i) {
+      file.push_back(i < sizeof(value) ? static_cast<uint8_t>(value >> (8 * i)) : 0);
+    }
   };
   const bool core = options.header == kCoreHeader;
   const size_t entry = core ? 3 : 4;
