@@ -1,6 +1,6 @@
 // How the languages of kernels spell what kernels.def declares. The rest of a dialect, the names in
 // which common kernels (kernels/*.kernel) are written, is a header in the language itself:
-// dialect.glsl, common.cl.
+// dialect.glsl, common.cl, dialect.cuh.
 //
 // A text has places for words: $name$. Each comment says which words its text has.
 //
