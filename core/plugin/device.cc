@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/plugin/call_status.h"
 #include "core/plugin/graph_flatten.h"
+#include "core/plugin/records.h"
 
 namespace rullama {
 namespace {
@@ -92,25 +93,22 @@ std::string CheckTime(const rl_op_time& time, size_t ops_of_graph) {
   return {};
 }
 
-// Reads records that a plugin passes to `sink`, a TimesReader.
-void ReadRecords(void* sink, const rl_op_time* times, uint64_t time_size, uint64_t count) {
+// Takes the records that a plugin passes to `sink`, a TimesReader.
+void TakeTimes(void* sink, const rl_op_time* times, uint64_t time_size, uint64_t count) {
   TimesReader& reader = *static_cast<TimesReader*>(sink);
-  if (reader.wrong.empty() && count > 0 && (times == nullptr || time_size < sizeof(rl_op_time))) {
-    reader.wrong = fmt::format("of {} bytes, expected at least {}", time_size, sizeof(rl_op_time));
-  }
-  const auto* at = reinterpret_cast<const std::byte*>(times);
-  for (uint64_t i = 0; i < count && reader.wrong.empty(); ++i, at += time_size) {
-    const auto& time = *reinterpret_cast<const rl_op_time*>(at);
-    reader.wrong = CheckTime(time, reader.graph.ops.size());
-    if (!reader.wrong.empty()) return;
-    reader.sink({.ops = {time.ops, time.op_count},
-                 .worker = time.worker,
-                 .begin = ToTimePoint(time.begin),
-                 .end = ToTimePoint(time.end)});
-  }
+  ReadRecords(times, time_size, count, reader.wrong, [&](const rl_op_time& time) {
+    std::string wrong = CheckTime(time, reader.graph.ops.size());
+    if (wrong.empty()) {
+      reader.sink({.ops = {time.ops, time.op_count},
+                   .worker = time.worker,
+                   .begin = ToTimePoint(time.begin),
+                   .end = ToTimePoint(time.end)});
+    }
+    return wrong;
+  });
 }
 
-// Appends what a plugin writes to the std::string `sink`.
+// Appends the text that a plugin writes to the std::string `sink`.
 void AppendText(void* sink, rl_str text) {
   static_cast<std::string*>(sink)->append(text.data, text.size);
 }
@@ -287,7 +285,7 @@ Status Device::ReadTimes(const DevicePlan& plan, const Graph& graph,
   const CallSite site = SiteOf(*this, "plan_times", &graph);
   TimesReader reader{graph, sink};
   RL_RETURN_IF_ERROR(Call(site, {}, plugin_->table().plan_times, plan.get(),
-                          static_cast<void*>(&reader), ReadRecords));
+                          static_cast<void*>(&reader), TakeTimes));
   if (!reader.wrong.empty()) return Broken(site, "passed a record " + reader.wrong);
   return OkStatus();
 }

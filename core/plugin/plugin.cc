@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -8,6 +7,7 @@
 #include "core/plugin/device.h"
 #include "core/plugin/handshake.h"
 #include "core/plugin/loader.h"
+#include "core/plugin/records.h"
 
 namespace rullama {
 namespace {
@@ -46,13 +46,13 @@ std::string SubjectOf(const WatchedCall& call) {
   return call.object.empty() ? std::string() : fmt::format(" of weight '{}'", call.object);
 }
 
-// Where the records of a plugin's options go, and what is wrong with the first that cannot be.
+// The options of a plugin, and the fault of the first invalid record.
 struct OptionsReader {
   std::vector<OptionDescription> options;
   std::string wrong;
 };
 
-// Returns what is wrong with a record, or an empty text.
+// Returns the fault of a record, or an empty text.
 std::string CheckOption(const OptionDescription& option,
                         const std::vector<OptionDescription>& before) {
   if (option.name.empty()) return "without a name";
@@ -60,31 +60,21 @@ std::string CheckOption(const OptionDescription& option,
     return fmt::format("of '{}' a second time", option.name);
   }
   if (option.values.empty()) return fmt::format("of '{}' without values", option.name);
+  if (before.size() == kMaxOptions) return fmt::format("more, expected at most {}", kMaxOptions);
   return {};
 }
 
-// Reads records that a plugin passes to `sink`, an OptionsReader.
-void ReadOptionRecords(void* sink, const rl_option_info* options, uint64_t option_size,
-                       uint64_t count) {
+// Takes the records that a plugin passes to `sink`, an OptionsReader.
+void TakeOptions(void* sink, const rl_option_info* options, uint64_t option_size, uint64_t count) {
   OptionsReader& reader = *static_cast<OptionsReader*>(sink);
-  if (!reader.wrong.empty()) return;
-  if (count > 0 && (options == nullptr || option_size < sizeof(rl_option_info))) {
-    reader.wrong =
-        fmt::format("of {} bytes, expected at least {}", option_size, sizeof(rl_option_info));
-  }
-  const auto* at = reinterpret_cast<const std::byte*>(options);
-  for (uint64_t i = 0; i < count && reader.wrong.empty(); ++i, at += option_size) {
-    rl_option_info info;
-    std::memcpy(&info, at, sizeof(info));
+  ReadRecords(options, option_size, count, reader.wrong, [&](const rl_option_info& info) {
     OptionDescription option{
         Printable(info.name, kMaxTextBytes), Printable(info.values, kMaxTextBytes),
         Printable(info.initial, kMaxTextBytes), Printable(info.meaning, kMaxTextBytes)};
-    reader.wrong = CheckOption(option, reader.options);
-    if (reader.wrong.empty() && reader.options.size() == kMaxOptions) {
-      reader.wrong = fmt::format("more, expected at most {}", kMaxOptions);
-    }
-    if (reader.wrong.empty()) reader.options.push_back(std::move(option));
-  }
+    std::string wrong = CheckOption(option, reader.options);
+    if (wrong.empty()) reader.options.push_back(std::move(option));
+    return wrong;
+  });
 }
 
 CallWatch WatchCallsOf(const PluginHost& host, std::string_view plugin,
@@ -203,7 +193,7 @@ Result<std::vector<OptionDescription>> Plugin::ListOptions() const {
   OptionsReader reader;
   rl_error error = EmptyError();
   const int32_t code = CallPlugin(name_, site.function, table_.options_describe, table_.context,
-                                  static_cast<void*>(&reader), ReadOptionRecords, &error);
+                                  static_cast<void*>(&reader), TakeOptions, &error);
   RL_RETURN_IF_ERROR(CallStatus(site, code, error));
   if (!reader.wrong.empty()) {
     return tl::unexpected<Error>(ContractError(site, "passed a record " + reader.wrong));
