@@ -36,7 +36,7 @@ struct ProductOperands {
   Operand factor{};
 };
 
-// What moe_sort makes of the pairs of row and expert.
+// The sorted pairs of row and expert, as moe_sort leaves them.
 struct ExpertTiles {
   ExpertTiling tiling;
   Scratch table{};
@@ -49,7 +49,8 @@ std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t g
 // The record of a prologue (kernels.def); nothing if `prologue` is null.
 std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue);
 
-// The weight rows of a product. Stacked experts follow each other.
+ProductShape ShapeOf(const Product& product);
+// The weight rows of a product.
 Dispatch::Shares SharesOf(const Product& product);
 // Splits the weight rows of a matvec_dot or matvec dispatch among `groups` workgroups.
 void Divide(Dispatch& dispatch, const Target& target, uint64_t groups);
@@ -113,7 +114,7 @@ void AddParts(PlanBuilder& plan, const PartialSums& partial, const Operand& y, b
 // y = y + x, of rows of n results.
 void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& rows, int64_t n);
 
-// What experts add to the choice and emission of a product.
+// Further facts for the choice and emission of a product of experts.
 struct ExpertStep {
   bool may_take_bytes = false;  // ExpertsFitByteGemv()
   ExpertTiles tiles{};          // of many rows

@@ -14,14 +14,6 @@ namespace {
 // `columns` of a matvec without a prologue: a fixed value, so that pipelines are shared.
 constexpr uint32_t kAnyColumns = 4;
 
-ProductShape ShapeOf(const Product& product) {
-  return {.mode = product.mode,
-          .weight = product.weight->shape(),
-          .n = product.n,
-          .used = product.used,
-          .gated = product.up != 0};
-}
-
 // Results of a row of all products that read the rows of this one. Queries, keys and values run
 // side by side; products that follow one another count too, as none of the models has such. In
 // graphs that learn none count: a layer that is computed again may leave some of them out, and has
@@ -307,6 +299,14 @@ std::string RefuseGeGluLinear(const sdk::GraphView& graph, const rl_op& op,
 }
 
 }  // namespace
+
+ProductShape ShapeOf(const Product& product) {
+  return {.mode = product.mode,
+          .weight = product.weight->shape(),
+          .n = product.n,
+          .used = product.used,
+          .gated = product.up != 0};
+}
 
 kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
                                    const ProductOperands& o, uint64_t terms,

@@ -50,11 +50,6 @@ Division DivisionOf(const Target& target, const Dispatch::Shares& shares, uint64
           static_cast<uint32_t>(shares.rows % groups)};
 }
 
-// Experts whose weights make one row.
-uint64_t SideBySide(ProductMode mode, int64_t used) {
-  return mode == ProductMode::kSummed ? static_cast<uint64_t>(used) : 1;
-}
-
 ExpertLayout ExpertsOf(ProductMode mode) {
   if (mode == ProductMode::kDense) return ExpertLayout::kNoExperts;
   return mode == ProductMode::kShared ? ExpertLayout::kStacked : ExpertLayout::kSideBySide;
@@ -77,11 +72,10 @@ std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue) {
 }
 
 Dispatch::Shares SharesOf(const Product& product) {
-  const bool is_stacked = product.mode == ProductMode::kShared;
-  return {.rows = static_cast<uint64_t>(is_stacked ? product.n * product.used : product.n),
-          .bytes = product.weight->shape().stride * SideBySide(product.mode, product.used) *
-                   (product.up != 0 ? 2 : 1),
-          .columns = StagedColumns(product.mode, product.weight->shape(), product.used)};
+  const ProductShape shape = ShapeOf(product);
+  return {.rows = shape.weight_rows(),
+          .bytes = shape.weight.stride * shape.side_by_side() * (shape.gated ? 2 : 1),
+          .columns = shape.staged_columns()};
 }
 
 void Divide(Dispatch& dispatch, const Target& target, uint64_t groups) {

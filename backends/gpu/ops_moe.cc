@@ -210,8 +210,10 @@ bool ExpertsFitByteGemv(const Target& target, const sdk::GraphView& graph, const
   const WeightShape first = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::gate_weight]));
   const WeightShape second = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::down_weight]));
   const int64_t rows = DecisiveRows(graph, target, experts);
-  return FitsByteGemv(target, ProductMode::kShared, first, Last(experts), rows) &&
-         FitsByteGemv(target, ProductMode::kSummed, second, Last(experts), rows);
+  const auto fits = [&](ProductMode mode, const WeightShape& weight) {
+    return FitsByteGemv(target, {.mode = mode, .weight = weight, .used = Last(experts)}, rows);
+  };
+  return fits(ProductMode::kShared, first) && fits(ProductMode::kSummed, second);
 }
 
 const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseGroupedMatMul, GroupedMatMul};

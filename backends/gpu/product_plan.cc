@@ -25,24 +25,22 @@ uint64_t StagedRows(const Target& target, uint64_t columns) {
 uint64_t OwnRows(const Target& target, const ProductShape& shape, uint64_t rows) {
   constexpr uint64_t kMaxOwnRows = 4;
   if (!shape.dense()) return 1;  // each row has experts of its own
-  const uint64_t columns = StagedColumns(shape.mode, shape.weight, shape.used);
-  return std::clamp<uint64_t>(std::min(rows, StagedRows(target, columns)), 1, kMaxOwnRows);
+  return std::clamp<uint64_t>(std::min(rows, StagedRows(target, shape.staged_columns())), 1,
+                              kMaxOwnRows);
 }
 
 ByteGemv ByteGemvOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
   // Quads of the row that an invocation brings to shared memory at a time, at least.
   constexpr uint64_t kMinTurns = 2, kQuad = 4;
   const uint32_t threads = target.Threads(kPrologueThreads);
-  const uint64_t columns = StagedColumns(shape.mode, shape.weight, shape.used);
-  const bool is_stacked = shape.mode == ProductMode::kShared;
-  const auto weight_rows = static_cast<uint64_t>(is_stacked ? shape.n * shape.used : shape.n);
+  const uint64_t columns = shape.staged_columns();
   const auto rows = static_cast<uint64_t>(step.rows);
   const uint64_t own_rows = OwnRows(target, shape, rows);
   return {.threads = threads,
           .turns = std::max(kMinTurns, step.has_prologue ? CeilDiv(columns, kQuad * threads) : 0),
           .own_rows = own_rows,
           .together = target.quirks.skipped_loops_pass_barriers && target.prefers.fixed_groups,
-          .grid = {std::clamp<uint64_t>(target.prefers.few_groups, 1, weight_rows),
+          .grid = {std::clamp<uint64_t>(target.prefers.few_groups, 1, shape.weight_rows()),
                    CeilDiv(rows, own_rows)}};
 }
 
@@ -175,8 +173,7 @@ ProductPlan ChooseProduct(const ProductShape& shape, const ProductStep& step,
     if (RunsOnMatrixUnits(target, shape.weight)) return CoopGemmOf(shape, step, target);
     return TiledGemmOf(shape, step, target);
   }
-  if (step.may_take_bytes &&
-      FitsByteGemv(target, shape.mode, shape.weight, shape.used, step.decisive)) {
+  if (step.may_take_bytes && FitsByteGemv(target, shape, step.decisive)) {
     return ByteGemvOf(shape, step, target);
   }
   return GemvOf(shape, step, target);
@@ -196,17 +193,11 @@ bool RunsOnMatrixUnits(const Target& target, const WeightShape& shape) {
   return shape.dtype == DType::kF16 && fits;
 }
 
-uint64_t StagedColumns(ProductMode mode, const WeightShape& weight, int64_t used) {
-  return weight.columns * (mode == ProductMode::kSummed ? static_cast<uint64_t>(used) : 1);
-}
-
-bool FitsByteGemv(const Target& target, ProductMode mode, const WeightShape& weight, int64_t used,
-                  int64_t decisive) {
-  const bool is_known = mode == ProductMode::kDense ||
-                        ((mode == ProductMode::kShared || mode == ProductMode::kSummed) &&
-                         used <= target.can.subgroup_size);
-  return target.can.integer_dot && is_known && decisive == 1 && IsBlockType(weight.dtype) &&
-         !HasRaggedRows(weight) && StagedRows(target, StagedColumns(mode, weight, used)) > 0;
+bool FitsByteGemv(const Target& target, const ProductShape& shape, int64_t decisive) {
+  const bool of_experts = shape.mode == ProductMode::kShared || shape.mode == ProductMode::kSummed;
+  const bool is_known = shape.dense() || (of_experts && shape.used <= target.can.subgroup_size);
+  return target.can.integer_dot && is_known && decisive == 1 && IsBlockType(shape.weight.dtype) &&
+         !HasRaggedRows(shape.weight) && StagedRows(target, shape.staged_columns()) > 0;
 }
 
 }  // namespace rullama::gpu

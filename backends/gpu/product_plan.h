@@ -36,6 +36,16 @@ struct ProductShape {
   [[nodiscard]] bool dense() const { return mode == ProductMode::kDense; }
   // Whether results are plain sums of terms, which several workgroups may share.
   [[nodiscard]] bool has_plain_sums() const { return dense() && !gated; }
+
+  // As matvec_dot sees the product. Rows of weights: stacked experts follow each other.
+  [[nodiscard]] uint64_t weight_rows() const {
+    return static_cast<uint64_t>(mode == ProductMode::kShared ? n * used : n);
+  }
+  // Experts whose weights make one row, and the columns of that row.
+  [[nodiscard]] uint64_t side_by_side() const {
+    return mode == ProductMode::kSummed ? static_cast<uint64_t>(used) : 1;
+  }
+  [[nodiscard]] uint64_t staged_columns() const { return weight.columns * side_by_side(); }
 };
 
 // The tiles that sorted pairs of row and expert are cut into: all pairs of a tile have one expert.
@@ -104,10 +114,7 @@ using ProductPlan = std::variant<ByteGemv, Gemv, TiledGemm, CoopGemm>;
 // Whether matvec_dot can compute a product: it has one row (`decisive`), which fits in shared
 // memory. For experts the mode must be kShared, whose results it multiplies by
 // ProductOperands::extra and factor, or kSummed.
-[[nodiscard]] bool FitsByteGemv(const Target& target, ProductMode mode, const WeightShape& weight,
-                                int64_t used, int64_t decisive);
-// The number of columns of the row that matvec_dot stages.
-[[nodiscard]] uint64_t StagedColumns(ProductMode mode, const WeightShape& weight, int64_t used);
+[[nodiscard]] bool FitsByteGemv(const Target& target, const ProductShape& shape, int64_t decisive);
 // Whether kernels check each column of a row, because it is not a whole number of chunks.
 [[nodiscard]] inline bool HasRaggedRows(const WeightShape& weight) {
   return weight.columns % kProductChunk != 0;
