@@ -78,8 +78,12 @@ void Conversation::Clear() {
   attached_.clear();
 }
 
+bool Conversation::is_raw() const {
+  return EngineAccess::SessionOf(engine_).config().generation.raw;
+}
+
 Status Conversation::CheckHasMessages() const {
-  if (!EngineAccess::SessionOf(engine_).config().generation.raw) return OkStatus();
+  if (!is_raw()) return OkStatus();
   return MakeError(ErrorKind::kUsage, "chat.command",
                    "with --raw there are no messages: text is continued as it is");
 }
@@ -217,7 +221,7 @@ Result<Answer> Conversation::Say(const std::string& text) {
   const auto answer_to = [&](const Request& request) {
     return GenerateAnswer(engine_, request, view, console_);
   };
-  if (EngineAccess::SessionOf(engine_).config().generation.raw) {
+  if (is_raw()) {
     return WithPrompt(request_, engine_, {.text = text, .attachments = attached})
         .and_then(answer_to);
   }

@@ -51,6 +51,8 @@ class Conversation {
  private:
   // Error chat.command if the conversation has no messages, but raw text.
   [[nodiscard]] Status CheckHasMessages() const;
+  // Whether text is continued as it is, without messages.
+  [[nodiscard]] bool is_raw() const;
   [[nodiscard]] bool has_system() const;
   // Tokens that an answer should find free.
   [[nodiscard]] int64_t Reserve() const;
