@@ -95,7 +95,7 @@ bool IsOfInks(const jpeg_decompress_struct& info) {
   return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
 }
 
-// What is left of white light after two inks, of which each lets `a` and `b` of 255 pass.
+// White light, as 255, after two inks that let `a` and `b` of 255 pass.
 uint8_t Passing(uint32_t a, uint32_t b) {
   constexpr uint32_t kWhite = 255;
   return static_cast<uint8_t>((a * b + kWhite / 2) / kWhite);

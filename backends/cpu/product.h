@@ -28,7 +28,7 @@ class Product {
     args_.y_stride = static_cast<size_t>(weight.dims[0].constant);
   }
 
-  // Those of W.
+  // Rows of the weight, which are the columns of y.
   [[nodiscard]] size_t rows() const { return args_.y_stride; }
   // The scratch of a call with up to `max_batch` rows of x.
   [[nodiscard]] size_t ScratchBytes(size_t max_batch) const {

@@ -17,7 +17,7 @@ using ::testing::SizeIs;
 
 constexpr uint64_t kMib = uint64_t{1} << 20;
 
-// The error text when there is no room.
+// The error text if memory does not suffice.
 std::string Refusal(const std::function<void()>& allocate) {
   try {
     allocate();

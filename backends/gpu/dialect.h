@@ -39,7 +39,8 @@ struct Dialect {
 
   // ---- arguments ----
 
-  // What the kernel has as a parameter for each address that it may write, or only read: name.
+  // The parameter of a kernel for an address that it may write, for one that it only reads, and how
+  // either is passed on: name.
   std::string_view parameter, read_parameter, passed;
   // The same for a record: TYPE.
   std::string_view record_parameters, record_passed;

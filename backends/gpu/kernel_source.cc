@@ -216,8 +216,8 @@ std::string Fields(Rows fields, const Dialect& dialect) {
   return out;
 }
 
-// What a kernel has for the addresses among `fields` beside the arguments themselves: parameters,
-// and how they are passed on.
+// The parameters of a kernel for the addresses among `fields`, in addition to the arguments
+// themselves, and how they are passed on.
 struct Parameters {
   std::string declared, passed;
 };

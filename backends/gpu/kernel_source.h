@@ -35,8 +35,8 @@ size_t FindCapacity(Shader shader);
 
 // Numbers for all element types: kF32 and the like.
 std::string TypeNumbers(const Dialect& dialect);
-// What a kernel gets of its entry: numbers, specialisation constants, records, shared memory and
-// arguments.
+// The header that a kernel gets of its entry: numbers, specialisation constants, records, shared
+// memory and arguments.
 std::string Header(Shader shader, const Dialect& dialect);
 
 }  // namespace rullama::gpu

@@ -26,7 +26,7 @@ enum class Shader : uint8_t {
 #include "backends/gpu/kernels.def"
 };
 
-// What the host knows of a kernel beside its arguments.
+// Facts about a kernel for the host, in addition to its arguments.
 struct KernelTraits {
   bool on_matrix_units = false;
   // Subgroups may skip a loop before a barrier.

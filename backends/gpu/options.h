@@ -23,7 +23,8 @@ struct CommonSettings {
   uint64_t weight_piece = 0;  // bytes of a piece of a weight, at most; 0: an allocation
 };
 
-// What a row reads for a device of the facts `Facts`, which have `max_allocation`, in bytes.
+// The target of the rows' readers, for a device of the facts `Facts`, which have `max_allocation`,
+// in bytes.
 template <typename Facts, typename DriverOptions>
 struct OptionsOf {
   const Facts& facts;

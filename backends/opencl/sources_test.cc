@@ -87,7 +87,7 @@ std::string CompiledFunctions() {
   return compiled;
 }
 
-// What clang says of a source; empty if it compiles.
+// The messages of clang for a source; empty if it compiles.
 std::string ErrorsOf(const std::string& source, const Words& options) {
   static const std::string kFunctions = CompiledFunctions();
   const std::string file = PathOf("kernel.cl"), log = file + ".log";

@@ -10,8 +10,8 @@
 namespace rullama::cli {
 
 // Sets the sampler setting `name` of sampler_settings.def, seed or num_predict in `request`, which
-// is for `session`. False if there is no such setting. Errors: chat.setting for a text that is no
-// number, sampler.range.
+// is for `session`. False if there is no such setting. Errors: chat.setting for a text that is not
+// a number, sampler.range.
 Result<bool> SetAnswerSetting(std::string_view name, std::string_view text,
                               const ModelSession& session, Request& request);
 

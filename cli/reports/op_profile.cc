@@ -14,7 +14,7 @@ double Seconds(StepSpan::Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// Of at least one number.
+// The median of at least one number.
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);

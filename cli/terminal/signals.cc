@@ -29,7 +29,7 @@ struct WatchedMapping {
 };
 constexpr size_t kMaxMappings = 64;
 
-// What the alarm is set for.
+// The event that the alarm is set for.
 enum class Alarm : uint8_t { kNone, kInterrupt, kTerminate };
 
 // A handler can only reach what has static storage, and two threads may run handlers at once: all
@@ -48,7 +48,7 @@ struct SignalState {
   // An alarm may come that was set for something else: its handler looks at the clock.
   std::atomic<Alarm> alarm{Alarm::kNone};
   std::atomic<int64_t> terminate_ms{0};  // when the time after SIGTERM is over; 0: never
-  // Of an interrupt that has not been dealt with; plugins are looked at once a second.
+  // The time of an interrupt that has not been dealt with; plugins are looked at once a second.
   std::atomic<int64_t> interrupt_ms{0};
   std::atomic<int64_t> moved_ms{0};    // when a plugin was last seen to do anything
   std::atomic<uint64_t> begun{0};      // PluginActivity at the last look

@@ -91,7 +91,7 @@ class Adapter {
     return {a, Leaf(pair, pair.b, b_type, weight.first_row)};
   }
 
-  // Of a weight with a FusedAdapter().
+  // The matrices of a weight that has a FusedAdapter().
   Result<Matrices> FusedMatrices(ValueId id) {
     const LowRankPair& pair = *FusedAdapter(graph_, pairs_, id);
     RL_RETURN_IF_ERROR(CheckFits(pair, graph_.value(id), /*grouped=*/false));

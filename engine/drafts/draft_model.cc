@@ -13,8 +13,8 @@ namespace {
 // a multiple of these.
 constexpr int64_t kSpareRows = 16;
 
-// The first token that the two vocabularies have not in common; the number that both have if there
-// is no such token.
+// The first token that the two vocabularies have not in common; the number that both have if they
+// agree in all.
 TokenId FirstDifference(const Tokenizer& a, const Tokenizer& b) {
   const auto size = static_cast<TokenId>(std::min(a.size(), b.size()));
   std::string of_a;

@@ -91,13 +91,14 @@ class Answer {
 
  private:
   [[nodiscard]] bool IsForked() const { return ::getpid() != home_; }
-  // The reader of a fork's parent, which is no thread of the child, holds the lock for ever there.
+  // In a forked child the lock may be held forever, by a reader that exists in the parent only.
   Result<std::optional<Event>> Read() {
     if (IsForked()) return generation_->Next();  // an error
     const std::scoped_lock lock(reader_);
     return generation_->Next();
   }
-  // What has been read so far. Error engine.forked in a child, if it was being read at the fork.
+  // The part that has been read so far. Error engine.forked in a child, if it was being read at the
+  // fork.
   Result<Completion> ReadSoFar() {
     std::unique_lock lock(reader_, std::defer_lock);
     if (!IsForked()) {

@@ -293,7 +293,7 @@ TEST(Chat, RawTextHasNoMessagesToSave) {
   EXPECT_EQ(chat.Leave(), 0);
 }
 
-// What is typed while an answer is written is not in it, and is the beginning of the next line,
+// Keys pressed while an answer is written are not in it, and are the beginning of the next line,
 // also if the answer is stopped.
 TEST(Chat, KeysDuringAnAnswerAreForTheNextLine) {
   const std::vector<std::string> endless = {"--logit-bias", "1=-100", "--logit-bias", "16=-100"};

@@ -140,7 +140,7 @@ uint FloatToBFloat16(float value) {
 #define SHARED(name) local_memory->name
 // A float of an array of vectors.
 #define SHARED_FLOAT(name, i, element) ((__local float*)SHARED(name))[(i)*4 + (element)]
-// What an invocation has in variables of all functions, struct Own: a kernel begins with NEW_OWN.
+// Variables of an invocation that all functions share, struct Own: a kernel begins with NEW_OWN.
 #define OWN_VARIABLES
 #define OWNED_ Own *own_memory,
 #define OWNED own_memory,

@@ -16,7 +16,8 @@ shared float shared_scale[kQueries];                  // of its scores
 shared int shared_first, shared_end;                  // of the fresh keys that some query sees
 
 Sums result[kDimMatrices * kQueryBlocks];
-// Of the query this invocation helps. In attention_half_coop the maximum is in units of ln 2.
+// Maximum and sum of the query that this invocation helps. In attention_half_coop the maximum is in
+// units of ln 2.
 float running_max, running_sum;
 
 uint me;

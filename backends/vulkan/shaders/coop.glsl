@@ -1,4 +1,4 @@
-// What every shader for matrix units has: extensions, and cooperative matrices of 16 x 16.
+// Common part of all shaders for matrix units: extensions, and cooperative matrices of 16 x 16.
 #extension GL_NV_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
