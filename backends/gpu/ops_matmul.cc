@@ -493,9 +493,11 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
   const bool dense = product.mode == ProductMode::kDense;
   const bool may_take_bytes = dense || experts.may_take_bytes;
   const Prologue* prologue = PrologueOf(plan, product, may_take_bytes);
-  const bool on_units = RunsOnMatrixUnits(plan.target(), product.weight->shape());
+  const int64_t decisive = plan.Decisive(product.rows);
+  const bool on_units = decisive > kFewProductRows &&
+                        RunsOnMatrixUnits(plan.target(), product.weight->shape());
   const ProductStep step{.rows = plan.Max(product.rows),
-                         .decisive = plan.Decisive(product.rows),
+                         .decisive = decisive,
                          .has_prologue = prologue != nullptr,
                          .may_take_bytes = may_take_bytes,
                          .half_parts = MatrixUnitParts(plan),
