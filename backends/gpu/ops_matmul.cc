@@ -494,8 +494,8 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
   const bool may_take_bytes = dense || experts.may_take_bytes;
   const Prologue* prologue = PrologueOf(plan, product, may_take_bytes);
   const int64_t decisive = plan.Decisive(product.rows);
-  const bool on_units = decisive > kFewProductRows &&
-                        RunsOnMatrixUnits(plan.target(), product.weight->shape());
+  const bool on_units =
+      decisive > kFewProductRows && RunsOnMatrixUnits(plan.target(), product.weight->shape());
   const ProductStep step{.rows = plan.Max(product.rows),
                          .decisive = decisive,
                          .has_prologue = prologue != nullptr,
