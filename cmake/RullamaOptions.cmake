@@ -5,6 +5,7 @@ option(RULLAMA_GPU "Build the backends vulkan and opencl; without them there are
 option(RULLAMA_BENCHMARKS "Build the Google Benchmark programs in bench/" OFF)
 option(RULLAMA_PYTHON "Build the Python package in the build tree, and its tests; not with sanitizers" OFF)
 option(RULLAMA_LIGHT "Optimise only what tests keep busy, which takes a third less time to build" OFF)
+option(RULLAMA_FEW_CPU_LEVELS "Build the kernels of the cpu plugin for two levels of instructions only" OFF)
 option(RULLAMA_WERROR "Treat warnings as errors" OFF)
 option(RULLAMA_VERIFY_PASSES "Verify the graph after every pass, also in optimised builds" OFF)
 option(RULLAMA_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
