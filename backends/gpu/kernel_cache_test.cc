@@ -11,6 +11,7 @@ namespace rullama::gpu {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
@@ -109,6 +110,7 @@ TEST(KernelCache, TheHostIsHandedNothingIfAllFail) {
 
 struct FakeJoined final : JoinedKernels {
   explicit FakeJoined(int& waits) : waits_(waits) {}
+  [[nodiscard]] bool IsReady() const noexcept override { return waits_ > 0; }
   void Wait() noexcept override { ++waits_; }
   int& waits_;
 };
@@ -146,6 +148,16 @@ TEST(KernelCache, JoinsEachListOnceAndWaitsForItInTheEnd) {
   }
   EXPECT_THAT(joiner.sizes, ElementsAre(2, 3));
   EXPECT_EQ(joiner.waits, 1);
+  EXPECT_THAT(host.messages, ElementsAre(HasSubstr("still compiles"))) << "the wait is told";
+}
+
+TEST(KernelCache, SaysNothingOfKernelsThatAreReady) {
+  FakeHost host;
+  FakeDriver driver(host);
+  FakeJoiner joiner;
+  joiner.waits = 1;
+  { KernelCache(driver).Join(joiner, std::vector{kFirst}); }
+  EXPECT_THAT(host.messages, IsEmpty());
 }
 
 }  // namespace

@@ -60,16 +60,14 @@ GpuPlan::GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, cons
   if (joiner_ != nullptr) joiner_->MergeKinds(lowered.dispatches);
   const std::vector<PipelineKey> kinds = KindsOf(lowered.dispatches);
   // Parts of one dispatch cannot be timed. Kernels stay as they are, and with them the results.
-  JoinedKernels* joined = nullptr;
-  if (joiner_ != nullptr && !graph.record_times()) joined = kernels.Join(*joiner_, kinds);
-  stats_.compilations = joined != nullptr ? 1 : std::max<uint64_t>(1, kernels.Prepare(kinds));
+  if (joiner_ != nullptr && !graph.record_times()) joined_ = kernels.Join(*joiner_, kinds);
+  stats_.compilations = std::max<uint64_t>(1, kernels.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
   const Recorder recorder{lowering,
                           blocks,
                           kernels,
                           kinds,
-                          joined,
                           TransientsAreUnaliased(graph, lowering.target),
                           RunsRowByRow(graph, lowering.target)};
   if (!HasOneRow(graph, lowering.target)) {
@@ -98,14 +96,12 @@ void GpuPlan::Record(const Recorder& recorder, std::vector<Dispatch> dispatches,
   if (has_row_kernels) {
     Balance(dispatches, levels, recorder.lowering.target, recorder.row_by_row);
   }
-  if (recorder.joined != nullptr && has_row_kernels) {
+  if (joined_ != nullptr && has_row_kernels) {
     JoinedCommands joined = joiner_->Record(
-        {*recorder.joined, recorder.kinds, dispatches, levels, step_.address()}, recorder.blocks);
+        {*joined_, recorder.kinds, dispatches, levels, step_.address()}, recorder.blocks);
     stats_.allocations += joined.allocations;
     stats_.workspace_bytes += joined.bytes;
-    variant.commands = std::move(joined.commands);
-    variant.dispatches = variant.levels = 1;
-    return;
+    variant.joined = std::move(joined.commands);
   }
   std::vector<Dispatch> ordered;
   std::vector<uint32_t> ordered_levels;
@@ -142,6 +138,10 @@ GpuPlan::Variant& GpuPlan::VariantFor(int64_t t, int64_t r) {
                                             " wanted, is outside the plan's limits");
 }
 
+bool GpuPlan::RunsJoined(const Variant& variant) const {
+  return variant.joined != nullptr && joined_->IsReady();
+}
+
 void GpuPlan::Execute(int64_t t, int64_t r) {
   // The counters of a step that got stuck may be anywhere.
   if (stuck_) throw joiner_->StuckError();
@@ -157,14 +157,15 @@ void GpuPlan::Execute(int64_t t, int64_t r) {
     submitted_ = sdk::NowNanoseconds();
     op_times_->Start(submitted_);
   }
-  const AskingHost::Scope asking(driver_.asking());  // a joined kernel may still be compiled
-  driver_.Submit(*variant.commands, {&step_, offsetof(StepWords, failed_op),
-                                     std::as_writable_bytes(std::span(&failed_, 1))});
+  const bool joined = RunsJoined(variant);
+  driver_.Submit(
+      joined ? *variant.joined : *variant.commands,
+      {&step_, offsetof(StepWords, failed_op), std::as_writable_bytes(std::span(&failed_, 1))});
   driver_.Remember(*this);
   latest_ = &variant;
   variant.executed = variant.running = running_ = true;
   ++stats_.executions;
-  stats_.dispatches += variant.dispatches;
+  stats_.dispatches += joined ? 1 : variant.dispatches;
 }
 
 void GpuPlan::CheckFailure() {

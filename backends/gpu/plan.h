@@ -48,8 +48,10 @@ class GpuPlan final : public sdk::Plan, public Noted {
     int64_t t = 0;  // 0: any; kernels read the numbers
     int64_t r = 0;
     std::unique_ptr<Commands> commands;
-    uint64_t dispatches = 0;
-    uint64_t levels = 0;  // 0: unknown
+    // The same as one dispatch, with the same results; null if the step has no such form.
+    std::unique_ptr<Commands> joined;
+    uint64_t dispatches = 0;  // of `commands`
+    uint64_t levels = 0;      // 0: unknown
     bool executed = false;
     bool running = false;            // since the last wait
     std::vector<uint32_t> ops;       // op_index of each dispatch, if they are timed
@@ -62,21 +64,23 @@ class GpuPlan final : public sdk::Plan, public Noted {
     BlockMemory& blocks;
     const KernelCache& kernels;
     std::span<const PipelineKey> kinds;
-    JoinedKernels* joined;
     bool few_rows, row_by_row;
   };
   void Record(const Recorder& recorder, std::vector<Dispatch> dispatches, Variant& variant);
   void RecordInOrder(const Recorder& recorder, const std::vector<Dispatch>& dispatches,
                      std::span<const uint32_t> levels, Variant& variant);
   Variant& VariantFor(int64_t t, int64_t r);
+  // Whether a step of it is one dispatch from now on.
+  [[nodiscard]] bool RunsJoined(const Variant& variant) const;
   void ReadTimes();
   void ReportTimes() const;
 
   Driver& driver_;
   Allocation step_;  // StepWords
   PlanMemory memory_;
-  bool profile_;                  // the times of dispatches go to the log in the end
-  StepJoiner* joiner_ = nullptr;  // null: steps are many dispatches
+  bool profile_;                     // the times of dispatches go to the log in the end
+  StepJoiner* joiner_ = nullptr;     // null: steps are many dispatches
+  JoinedKernels* joined_ = nullptr;  // of all variants with `joined`
   // Null unless the host wants the times. Records point into ops_of_node_.
   std::unique_ptr<DispatchTimes> op_times_;
   std::map<uint32_t, std::vector<uint32_t>> ops_of_node_;

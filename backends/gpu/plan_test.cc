@@ -23,6 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 // Two norms, one after the other, for steps of at most `rows` rows.
@@ -150,9 +151,12 @@ class EveryStep final : public StepJoiner {
   void MergeKinds(std::vector<Dispatch>& /*dispatches*/) const override {}
   std::unique_ptr<JoinedKernels> Join(std::span<const PipelineKey> /*kinds*/) override {
     struct Joined final : JoinedKernels {
+      explicit Joined(const bool& is_ready) : is_ready_(is_ready) {}
+      [[nodiscard]] bool IsReady() const noexcept override { return is_ready_; }
       void Wait() noexcept override {}
+      const bool& is_ready_;
     };
-    return std::make_unique<Joined>();
+    return std::make_unique<Joined>(is_ready);
   }
   JoinedCommands Record(const JoinedStep& step, BlockMemory& /*blocks*/) override {
     return {driver_.Record({.dispatches = step.dispatches.first(1), .kernels = kernels_}), 3, 100};
@@ -160,6 +164,8 @@ class EveryStep final : public StepJoiner {
   [[nodiscard]] sdk::Error StuckError() const override {
     return sdk::Error(RL_DEVICE_LOST, "it is stuck");
   }
+
+  bool is_ready = true;
 
  private:
   FakeDriver& driver_;
@@ -170,7 +176,6 @@ TEST_F(PlanTest, JoinedStepsAreOneDispatchUntilOneIsStuck) {
   EveryStep joiner(driver_);
   driver_.step_joiner = &joiner;
   Make(NormsOf(1));
-  EXPECT_THAT(driver_.compiled, IsEmpty());
   EXPECT_EQ(ErrorOfStep(1, 1), std::nullopt);
   EXPECT_EQ(plan_->Stats().dispatches, 1U);
   EXPECT_GE(plan_->Stats().allocations, 2 * 3U);
@@ -182,6 +187,23 @@ TEST_F(PlanTest, JoinedStepsAreOneDispatchUntilOneIsStuck) {
     EXPECT_STREQ(error->what(), "it is stuck");
   }
   EXPECT_THAT(driver_.submitted, SizeIs(2)) << "a plan that got stuck runs no more steps";
+  plan_.reset();
+}
+
+TEST_F(PlanTest, StepsAreManyDispatchesUntilTheirKernelsAreJoined) {
+  EveryStep joiner(driver_);
+  joiner.is_ready = false;
+  driver_.step_joiner = &joiner;
+  Make(NormsOf(1));
+  EXPECT_THAT(driver_.compiled, Not(IsEmpty())) << "nothing waits for the joined ones";
+  EXPECT_EQ(ErrorOfStep(1, 1), std::nullopt);
+  const size_t dispatches = driver_.submitted.back();
+  EXPECT_GT(dispatches, 1U);
+  EXPECT_EQ(plan_->Stats().dispatches, dispatches);
+  joiner.is_ready = true;
+  EXPECT_EQ(ErrorOfStep(1, 1), std::nullopt);
+  EXPECT_EQ(driver_.submitted.back(), 1U);
+  EXPECT_EQ(plan_->Stats().dispatches, dispatches + 1);
   plan_.reset();
 }
 

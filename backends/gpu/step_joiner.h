@@ -28,7 +28,9 @@ inline constexpr uint32_t kStuckStep = 0xFFFFFFFF;
 class JoinedKernels {
  public:
   virtual ~JoinedKernels() = default;
-  // Waits until they are joined, or that has failed.
+  // Whether they are joined, or that has failed. Until then their steps are many dispatches.
+  [[nodiscard]] virtual bool IsReady() const noexcept = 0;
+  // Waits until then.
   virtual void Wait() noexcept = 0;
 };
 
@@ -57,6 +59,8 @@ class StepJoiner {
   virtual void MergeKinds(std::vector<Dispatch>& dispatches) const = 0;
   // Joins kernels of one workgroup size. Null if this device cannot run them as one.
   virtual std::unique_ptr<JoinedKernels> Join(std::span<const PipelineKey> kinds) = 0;
+  // The commands may be submitted once the kernels are ready; that throws the error of kernels that
+  // could not be joined.
   virtual JoinedCommands Record(const JoinedStep& step, BlockMemory& blocks) = 0;
   // The error of a step whose failed op is kStuckStep.
   [[nodiscard]] virtual sdk::Error StuckError() const = 0;

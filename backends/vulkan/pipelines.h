@@ -3,6 +3,7 @@
 // Thread safety: none but for Make(); used under the host's lock on the device.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <future>
 #include <memory>
@@ -43,6 +44,9 @@ class JoinedPipeline final : public gpu::JoinedKernels {
  public:
   explicit JoinedPipeline(std::shared_future<std::unique_ptr<Pipeline>> made)
       : made_(std::move(made)) {}
+  [[nodiscard]] bool IsReady() const noexcept override {
+    return made_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
   void Wait() noexcept override { made_.wait(); }
   // Waits for it. Throws errors of Vulkan.
   [[nodiscard]] VkPipeline handle() const { return Pipeline::HandleOf(*made_.get()); }
