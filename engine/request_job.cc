@@ -14,16 +14,28 @@ namespace {
 
 constexpr int32_t kMaxTopLogprobs = kTopLogprobs;
 
-Status CheckMembers(const Request& request) {
-  const int prompts = static_cast<int>(!request.messages.empty()) +
-                      static_cast<int>(!request.prompt.empty()) +
-                      static_cast<int>(!request.ids.empty());
-  if (prompts != 1) {
-    return MakeError(ErrorKind::kUsage, "usage.request",
-                     "a request has {} of `messages`, `prompt` and `ids`, expected exactly one",
-                     prompts);
+bool IsChat(const Request& request) { return !request.messages.empty() || !request.turns.empty(); }
+
+Result<nlohmann::json> MessagesOf(const Request& request) {
+  if (request.turns.empty()) return ParseJson(request.messages, "messages");
+  nlohmann::json messages = nlohmann::json::array();
+  for (const Turn& turn : request.turns) {
+    messages.push_back({{"role", turn.role}, {"content", turn.text}});
   }
-  if (request.messages.empty() && (!request.tools.empty() || request.thinking)) {
+  return messages;
+}
+
+Status CheckMembers(const Request& request) {
+  const int prompts =
+      static_cast<int>(!request.messages.empty()) + static_cast<int>(!request.turns.empty()) +
+      static_cast<int>(!request.prompt.empty()) + static_cast<int>(!request.ids.empty());
+  if (prompts != 1) {
+    return MakeError(
+        ErrorKind::kUsage, "usage.request",
+        "a request has {} of `messages`, `turns`, `prompt` and `ids`, expected exactly one",
+        prompts);
+  }
+  if (!IsChat(request) && (!request.tools.empty() || request.thinking)) {
     return MakeError(
         ErrorKind::kUsage, "usage.request",
         "`tools` and `thinking` belong to `messages`, which the request does not have");
@@ -76,7 +88,7 @@ Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& reques
     }
     return EncodedChat{.ids = request.ids};
   }
-  RL_ASSIGN_OR_RETURN(nlohmann::json messages, ParseJson(request.messages, "messages"));
+  RL_ASSIGN_OR_RETURN(nlohmann::json messages, MessagesOf(request));
   nlohmann::json tools;
   if (!request.tools.empty()) {
     RL_ASSIGN_OR_RETURN(tools, ParseJson(request.tools, "tools"));
@@ -217,7 +229,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   prepared.text.stop = request.stop.empty() ? defaults.stop : request.stop;
   // The number of tokens drawn after a stop text depends on the speed of the reader.
   job.reuse_answers = request.reuse_answers && answer.alone && prepared.text.stop.empty();
-  if (!request.messages.empty()) {
+  if (IsChat(request)) {
     prepared.text.parser = model.model->MakeOutputParser(
         {.report_thinking = thinking, .starts_in_thought = prompt.chat.opens_thought});
   }

@@ -43,12 +43,20 @@ struct Medium {
   int64_t image_tokens = 0;
 };
 
-// One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given.
+// A message of a conversation that is nothing but text.
+struct Turn {
+  std::string role = {};  // "user", "assistant" or "system"
+  std::string text = {};  // as it is: markers of the template that it has are text
+};
+
+// One answer of the model. Exactly one of `messages`, `turns`, `prompt` and `ids` is given.
 struct Request {
   // A conversation as a JSON list of messages in the form of the OpenAI chat API: {"role",
   // "content"}, with "tool_calls" and "tool_call_id". It is rendered with the model's chat
   // template.
   std::string messages = {};
+  // Such a conversation without JSON. Where a comment says `messages`, `turns` are meant as well.
+  std::vector<Turn> turns = {};
   // Put the configured system prompt (generation.system) before messages without one.
   bool default_system = true;
   // A text to be continued as it is. Markers of the template are recognised; BOS is added once.

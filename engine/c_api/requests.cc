@@ -72,14 +72,29 @@ Status SetForm(const rullama_request& from, Request& to) {
   return SetSwitch(from.parallel_tool_calls, "parallel_tool_calls", to.parallel_tool_calls);
 }
 
+// A text of a struct, where a size of 0 means "up to the zero byte".
+Result<std::string_view> MemberTextOf(const char* text, size_t size, std::string_view name) {
+  return TextOf(text, text != nullptr && size == 0 ? RULLAMA_TERMINATED : size, name);
+}
+
+Status SetTurns(const rullama_request& from, Request& to) {
+  RL_ASSIGN_OR_RETURN(const auto turns, SpanOf(from.turns, from.turn_count, "turns"));
+  for (const rullama_turn& turn : turns) {
+    RL_RETURN_IF_ERROR(NeedPointer(turn.role, "role of a turn"));
+    RL_RETURN_IF_ERROR(NeedPointer(turn.text, "text of a turn"));
+    RL_ASSIGN_OR_RETURN(const std::string_view text,
+                        MemberTextOf(turn.text, turn.text_size, "text of a turn"));
+    to.turns.push_back({.role = turn.role, .text = std::string(text)});
+  }
+  return OkStatus();
+}
+
 Status SetPrompt(const rullama_request& from, Request& to) {
   to.messages = StringOr(from.messages);
   to.tools = StringOr(from.tools);
+  RL_RETURN_IF_ERROR(SetTurns(from, to));
   RL_ASSIGN_OR_RETURN(const std::string_view prompt,
-                      TextOf(from.prompt,
-                             from.prompt != nullptr && from.prompt_size == 0 ? RULLAMA_TERMINATED
-                                                                             : from.prompt_size,
-                             "prompt"));
+                      MemberTextOf(from.prompt, from.prompt_size, "prompt"));
   to.prompt = prompt;
   RL_ASSIGN_OR_RETURN(const auto ids, SpanOf(from.ids, from.id_count, "ids"));
   to.ids.assign(ids.begin(), ids.end());

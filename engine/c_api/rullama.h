@@ -80,7 +80,7 @@ extern "C" {
 /* The version of this interface. The minor number counts additions; another major number means that
  * programs have to be changed. */
 #define RULLAMA_C_API_MAJOR 1
-#define RULLAMA_C_API_MINOR 3
+#define RULLAMA_C_API_MINOR 4
 
 #define RULLAMA_TERMINATED SIZE_MAX
 
@@ -268,9 +268,16 @@ typedef struct rullama_medium {
   size_t size;       /* of `bytes` */
 } rullama_medium;
 
-/* One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given. Settings that
- * are not given are as configured, else as the model file recommends; ranges are those of
- * docs/configuration.md. */
+/* Since 1.4. A message of a conversation that is nothing but text. */
+typedef struct rullama_turn {
+  const char* role; /* "user", "assistant" or "system" */
+  const char* text; /* as it is: quotes, line breaks and markers of the template are text */
+  size_t text_size; /* bytes; 0: up to the zero byte */
+} rullama_turn;
+
+/* One answer of the model. Exactly one of `messages`, `turns`, `prompt` and `ids` is given.
+ * Settings that are not given are as configured, else as the model file recommends; ranges are
+ * those of docs/configuration.md. */
 typedef struct rullama_request {
   uint32_t struct_size;
   int32_t thinking; /* rullama_switch: let the model think first; with `messages` */
@@ -332,6 +339,10 @@ typedef struct rullama_request {
   /* rullama_switch, off by default: draw no token that ends the answer, which continues to
    * `max_tokens` or a full context. */
   int32_t ignore_end;
+  /* Since 1.4. A conversation as `messages`, without JSON. Where a comment says `messages`, `turns`
+   * are meant as well. */
+  const rullama_turn* turns;
+  size_t turn_count;
 } rullama_request;
 
 /* Starts a request; does not wait for a slot. Errors: usage.request (not exactly one prompt, or a

@@ -1,8 +1,6 @@
 /* chat MODEL MESSAGE: prints the model's answer to one message as it is written. */
 #include <rullama/rullama.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Says what went wrong; returns the exit code for it. */
 static int Fail(rullama_error* error) {
@@ -10,22 +8,6 @@ static int Fail(rullama_error* error) {
   fprintf(stderr, "chat: %s\n", rullama_error_text(error));
   rullama_error_free(error);
   return code;
-}
-
-/* A conversation of one message, as JSON; the caller frees it. NULL if there is no memory. */
-static char* Conversation(const char* message) {
-  static const char begin[] = "[{\"role\": \"user\", \"content\": \"";
-  static const char end[] = "\"}]";
-  char* json = malloc(sizeof(begin) + 2 * strlen(message) + sizeof(end));
-  if (json == NULL) return NULL;
-  strcpy(json, begin);
-  char* at = json + strlen(json);
-  for (; *message != '\0'; ++message) {
-    if (*message == '"' || *message == '\\') *at++ = '\\';
-    *at++ = (unsigned char)*message < ' ' ? ' ' : *message;
-  }
-  strcpy(at, end);
-  return json;
 }
 
 /* Prints the answer; returns 0 or the exit code. */
@@ -45,17 +27,15 @@ static int Print(rullama_generation* generation) {
 }
 
 static int Answer(rullama_engine* engine, const char* message) {
-  char* messages = Conversation(message);
-  if (messages == NULL) return RULLAMA_ERROR_MEMORY;
+  const rullama_turn turn = {.role = "user", .text = message};
   rullama_request request = {.struct_size = sizeof(request)};
-  request.messages = messages;
+  request.turns = &turn;
+  request.turn_count = 1;
   request.max_tokens = rullama_given_int(32);
   request.seed = rullama_given_int(7);
   rullama_generation* generation = NULL;
   rullama_error* error = NULL;
-  rullama_engine_submit(engine, &request, &generation, &error);
-  free(messages);
-  if (error != NULL) return Fail(error);
+  if (rullama_engine_submit(engine, &request, &generation, &error)) return Fail(error);
   const int code = Print(generation);
   rullama_generation_free(generation);
   return code;

@@ -2,23 +2,12 @@
 #include <rullama/engine/engine.h>
 
 #include <iostream>
-#include <string>
 
 namespace {
 
 int Fail(const rullama::Error& error) {
   std::cerr << "chat: " << error.ToString() << "\n";
   return static_cast<int>(error.kind);
-}
-
-// The message as a JSON string.
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c == '\n' ? ' ' : c;
-  }
-  return quoted + "\"";
 }
 
 }  // namespace
@@ -30,8 +19,7 @@ int main(int argc, char** argv) {
   }
   const auto engine = rullama::Engine::Open({.model = argv[1], .backend = "cpu"});
   if (!engine) return Fail(engine.error());
-  rullama::Request request{.messages = R"([{"role": "user", "content": )" + Quoted(argv[2]) + "}]",
-                           .max_tokens = 32};
+  rullama::Request request{.turns = {{.role = "user", .text = argv[2]}}, .max_tokens = 32};
   request.sampling.seed = 7;
   auto answer = (*engine)->Submit(request);
   if (!answer) return Fail(answer.error());

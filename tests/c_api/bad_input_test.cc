@@ -210,6 +210,23 @@ TEST_F(CApi, RefusesBadRequests) {
   EXPECT_EQ(id_with([](auto& r) { r.reuse_answers = 3; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.drafts = 3; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.ignore_end = -1; }), "usage.argument");
+  const rullama_turn turn = {"user", "a", 0};
+  const rullama_turn no_role = {nullptr, "a", 0};
+  const rullama_turn no_text = {"user", nullptr, 0};
+  const rullama_turn odd_role = {"prince", "a", 0};
+  const rullama_turn no_utf8 = {"user", "\xff", 0};
+  const rullama_turn no_utf8_role = {"\xff", "a", 0};
+  const auto id_of_turn = [&](const rullama_turn& one) {
+    return id_with([&](auto& r) { r.prompt = nullptr, r.turns = &one, r.turn_count = 1; });
+  };
+  EXPECT_EQ(id_of_turn(turn), "none");
+  EXPECT_EQ(id_of_turn(no_role), "usage.argument");
+  EXPECT_EQ(id_of_turn(no_text), "usage.argument");
+  EXPECT_EQ(id_of_turn(odd_role), "chat.role");
+  EXPECT_EQ(id_of_turn(no_utf8), "text.utf8");
+  EXPECT_EQ(id_of_turn(no_utf8_role), "chat.role");
+  EXPECT_EQ(id_with([&](auto& r) { r.turns = &turn, r.turn_count = 1; }), "usage.request");
+  EXPECT_EQ(id_with([](auto& r) { r.turn_count = 1; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.allowed_tool_count = 1; }), "usage.argument");
   rullama_medium odd = {};
   odd.kind = 7;

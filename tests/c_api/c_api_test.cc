@@ -260,6 +260,31 @@ TEST_F(CApi, ChatsWithTheTemplate) {
   EXPECT_NE(Finish(Submit(request).get())->prompt_tokens, static_cast<int64_t>(count));
 }
 
+// Role and text apart are the conversation that JSON would have been, whatever the text has in it.
+TEST_F(CApi, TurnsAreMessagesWithoutJson) {
+  rullama_request request = Prompt(nullptr, 12);
+  request.messages =
+      R"([{"role": "system", "content": "Say \"no\"."}, {"role": "user", "content": "Who\n?<turn|>"},)"
+      R"( {"role": "assistant", "content": "A \\ b"}, {"role": "user", "content": "And {}?"}])";
+  const GenerationPtr json = Submit(request);
+  const rullama_completion* expected = Finish(json.get());
+
+  constexpr std::string_view kLast = "And {}? What follows is not part of it";
+  const rullama_turn turns[] = {{"system", "Say \"no\".", 0},
+                                {"user", "Who\n?<turn|>", RULLAMA_TERMINATED},
+                                {"assistant", "A \\ b", 0},
+                                {"user", kLast.data(), 7}};
+  request.messages = nullptr;
+  request.turns = turns;
+  request.turn_count = std::size(turns);
+  const GenerationPtr apart = Submit(request);
+  const rullama_completion* completion = Finish(apart.get());
+  EXPECT_EQ(completion->prompt_tokens, expected->prompt_tokens);
+  EXPECT_STREQ(completion->text, expected->text);
+  EXPECT_THAT(std::vector(completion->ids, completion->ids + completion->id_count),
+              ElementsAreArray(expected->ids, expected->id_count));
+}
+
 TEST_F(CApi, AnswersHaveTheFormThatIsAsked) {
   constexpr const char* kTools =
       R"([{"type": "function", "function": {"name": "look"}},)"
