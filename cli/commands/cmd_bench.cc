@@ -1,9 +1,7 @@
 // rullama bench: speed of prompt evaluation, of generation and of encoding pictures, next to the
 // least that the step has to read and compute.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -11,13 +9,10 @@
 #include <vector>
 
 #include "cli/bench/bench_measurement.h"
-#include "cli/bench/bench_table.h"
+#include "cli/bench/bench_output.h"
 #include "cli/bench/encode_bench.h"
-#include "cli/commands/build_info.h"
 #include "cli/commands/command.h"
-#include "cli/commands/json_text.h"
 #include "cli/commands/loading.h"
-#include "cli/commands/model_summary.h"
 #include "cli/commands/options.h"
 #include "cli/reports/bench_plot.h"
 #include "cli/reports/report_file.h"
@@ -250,112 +245,6 @@ class Bench {
   DecodedMedium picture_;  // of the test kEncode that runs
 };
 
-BenchRow RowOf(const BenchMeasurement& m) {
-  const double seconds = m.MedianSeconds();
-  return {.test = m.test.name(),
-          .mean_per_s = m.Mean(),
-          .stddev_per_s = m.StandardDeviation(),
-          .gb_per_s = m.cost.stored_bytes / seconds / 1e9,
-          .gflop_per_s = m.cost.operations / seconds / 1e9};
-}
-
-BenchSubject SubjectOf(const ModelSession& engine) {
-  const ModelFile& file = engine.model().file;
-  const ModelSummary model = Summarize(file);
-  const DeviceDescription& device = engine.devices().main().description();
-  return {.model = file.ollama ? file.name : std::filesystem::path(file.name).filename().string(),
-          .quantization = model.quantization,
-          .bytes = model.bytes,
-          .parameters = model.parameters,
-          .backend = engine.devices().backend,
-          .device = device.name,
-          .driver = device.driver,
-          .threads = ThreadsOf(engine),
-          .build = BuildText()};
-}
-
-nlohmann::json NumberOrNull(const std::string& text) {
-  const auto number = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return number.is_number() ? number : nlohmann::json();
-}
-
-nlohmann::json AsJson(const BenchMeasurement& m, const BenchRow& row, const BenchSubject& subject) {
-  const std::vector<double> rates = m.Rates();
-  const auto tokens = static_cast<double>(m.test.tokens);
-  return {{"test", row.test},
-          {"kind", m.test.kind_name()},
-          {"tokens", m.test.tokens},
-          {"depth", m.test.depth},
-          {"repetitions", rates.size()},
-          {"mean_per_s", row.mean_per_s},
-          {"stddev_per_s", row.stddev_per_s},
-          {"median_per_s", m.Median()},
-          {"min_per_s", rates.front()},
-          {"max_per_s", rates.back()},
-          {"median_s", m.MedianSeconds()},
-          {"prepare_s", m.MedianPrepareSeconds()},
-          {"bytes_per_token", m.cost.stored_bytes / tokens},
-          {"flops_per_token", m.cost.operations / tokens},
-          {"gb_per_s", row.gb_per_s},
-          {"gflop_per_s", row.gflop_per_s},
-          {"model", subject.model},
-          {"quantization", subject.quantization},
-          {"model_bytes", subject.bytes},
-          {"parameters", subject.parameters},
-          {"backend", subject.backend},
-          {"device", subject.device},
-          {"driver", subject.driver},
-          {"threads", NumberOrNull(subject.threads)},
-          {"version", RULLAMA_VERSION},
-          {"commit", BuildCommit()}};
-}
-
-// The line below the table that has the time of a picture; empty for other tests.
-std::string PictureLine(const BenchMeasurement& m) {
-  if (m.test.kind != BenchKind::kEncode) return {};
-  const double seconds = m.MedianSeconds();
-  return fmt::format(
-      "{}: {:.2f} ms a picture, {:.2f} of them for its pixels, {:.2f} pictures/s (medians)\n",
-      m.test.name(), 1e3 * seconds, 1e3 * m.MedianPrepareSeconds(), 1 / seconds);
-}
-
-// Measures test by test and writes each as soon as it is known. Returns the speeds.
-Result<std::vector<BenchPoint>> WriteMeasurements(Bench& bench, const BenchSubject& subject,
-                                                  const std::vector<BenchTest>& tests,
-                                                  int64_t repetitions, bool as_json,
-                                                  Console& console) {
-  std::vector<BenchPoint> points;
-  if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableHead(subject)));
-  std::vector<std::string> warnings;
-  std::string pictures;
-  for (const BenchTest& test : tests) {
-    RL_ASSIGN_OR_RETURN(const BenchMeasurement measurement, bench.Measure(test, repetitions));
-    const BenchRow row = RowOf(measurement);
-    points.push_back(
-        {std::string(test.kind_name()), test.tokens, test.depth, row.mean_per_s, row.stddev_per_s});
-    if (std::string warning = SpreadWarning(row); !warning.empty()) warnings.push_back(warning);
-    RL_RETURN_IF_ERROR(console.Write(as_json ? JsonLine(AsJson(measurement, row, subject))
-                                             : BenchTableRow(subject, row)));
-    pictures += PictureLine(measurement);
-  }
-  if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableFoot(subject) + pictures));
-  for (const std::string& warning : warnings) {
-    // Part of the text that people paste; machines read the numbers.
-    if (as_json) {
-      console.Warn(warning);
-    } else {
-      RL_RETURN_IF_ERROR(console.Write("warning: " + warning + "\n"));
-    }
-  }
-  return points;
-}
-
-// The title of a plot: model, type, backend and device.
-std::string PlotTitle(const BenchSubject& subject) {
-  return fmt::format("{} {} on {}: {}", subject.model, subject.quantization, subject.backend,
-                     subject.device);
-}
-
 // The canvas length of the model to be measured, or 0 if it does not denoise. Reading its header
 // twice costs little.
 Result<int64_t> CanvasLengthOf(const LoadedConfig& loaded) {
@@ -364,41 +253,84 @@ Result<int64_t> CanvasLengthOf(const LoadedConfig& loaded) {
   return model->facts().canvas.length;
 }
 
-Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console) {
-  RL_ASSIGN_OR_RETURN(auto tests, MakeTests(flags));
-  RL_ASSIGN_OR_RETURN(const int64_t repetitions,
-                      ParseInteger(flags.repetitions, "-r", 1, kMaxRepetitions));
+// The option --threads may be a list: the flags with each of its numbers, in their order.
+Result<std::vector<ConfigFlags>> FlagsByThreads(const ConfigFlags& flags) {
+  constexpr std::string_view kThreads = "backend.options.threads";
+  const auto given = std::ranges::find(flags.settings, kThreads, &ConfigFlags::Setting::path);
+  if (given == flags.settings.end() || given->text.find(',') == std::string::npos) {
+    return std::vector<ConfigFlags>{flags};
+  }
+  RL_ASSIGN_OR_RETURN(const auto counts, ParseIdList(given->text, given->flag));
+  std::vector<ConfigFlags> all;
+  for (const int32_t count : counts) {
+    all.push_back(flags);
+    ConfigFlags::Setting& one =
+        *std::ranges::find(all.back().settings, kThreads, &ConfigFlags::Setting::path);
+    one.text = fmt::format("{}", count);
+  }
+  return all;
+}
+
+// The tests for a model and the tokens that its context needs for them.
+struct BenchPlan {
+  std::vector<BenchTest> tests;
   int64_t needed = 1;
-  for (const BenchTest& test : tests) needed = std::max(needed, test.tokens + test.depth);
-  ConfigFlags config = flags.config;
-  config.settings.push_back({"sampler.greedy", "true", "bench"});
-  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
+};
+
+Result<BenchPlan> PlanOf(const BenchFlags& flags, const LoadedConfig& loaded) {
+  BenchPlan plan;
+  RL_ASSIGN_OR_RETURN(plan.tests, MakeTests(flags));
   RL_ASSIGN_OR_RETURN(const int64_t canvas, CanvasLengthOf(loaded));
   if (canvas > 0 && flags.all_rows) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "--all-rows asks for the next token of every row, and this model denoises "
                      "canvases; leave the flag out");
   }
-  if (canvas > 0) {
-    tests = WithSteps(tests, canvas);
-    for (const BenchTest& test : tests) needed = std::max(needed, test.tokens + test.depth);
+  if (canvas > 0) plan.tests = WithSteps(plan.tests, canvas);
+  for (const BenchTest& test : plan.tests) {
+    plan.needed = std::max(plan.needed, test.tokens + test.depth);
   }
+  return plan;
+}
+
+// Loads the model and measures test by test.
+Status MeasureModel(const BenchFlags& flags, ConfigFlags config, int64_t repetitions,
+                    TraceFile* trace, BenchOutput& output, Console& console) {
+  config.settings.push_back({"sampler.greedy", "true", "bench"});
+  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
+  RL_ASSIGN_OR_RETURN(const BenchPlan plan, PlanOf(flags, loaded));
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
-    config.settings.push_back({"context.capacity", fmt::format("{}", needed), "bench"});
+    config.settings.push_back({"context.capacity", fmt::format("{}", plan.needed), "bench"});
   }
-  const std::string model = loaded.config.values().model.path.value_or("");
-  RL_ASSIGN_OR_RETURN(const auto plot, ReportFile::Create(flags.plot));
   ModelSessionOptions options;
-  options.observer = TraceOf(trace, model);
+  options.observer = TraceOf(trace, loaded.config.values().model.path.value_or(""));
   if (flags.all_rows) options.outputs = GraphOutputs::kAllLogits;
   RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(config, options, console));
   if (config.verbose) DescribeSession(*engine, console);
   Bench bench(*engine, flags.all_rows);
   RL_RETURN_IF_ERROR(bench.Prepare());
   const BenchSubject subject = SubjectOf(*engine);
-  RL_ASSIGN_OR_RETURN(const auto points,
-                      WriteMeasurements(bench, subject, tests, repetitions, flags.json, console));
-  if (plot) RL_RETURN_IF_ERROR(plot->Write(SvgFile(BenchPlot(PlotTitle(subject), points))));
+  for (const BenchTest& test : plan.tests) {
+    RL_ASSIGN_OR_RETURN(const BenchMeasurement measurement, bench.Measure(test, repetitions));
+    RL_RETURN_IF_ERROR(output.Write(subject, measurement));
+  }
+  return OkStatus();
+}
+
+Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console) {
+  RL_RETURN_IF_ERROR(MakeTests(flags));
+  RL_ASSIGN_OR_RETURN(const int64_t repetitions,
+                      ParseInteger(flags.repetitions, "-r", 1, kMaxRepetitions));
+  RL_ASSIGN_OR_RETURN(const auto configs, FlagsByThreads(flags.config));
+  RL_ASSIGN_OR_RETURN(const auto plot, ReportFile::Create(flags.plot));
+  BenchOutput output(flags.json, configs.size() > 1, console);
+  for (const ConfigFlags& config : configs) {
+    RL_RETURN_IF_ERROR(MeasureModel(flags, config, repetitions, trace, output, console));
+  }
+  RL_RETURN_IF_ERROR(output.Finish());
+  if (plot) {
+    RL_RETURN_IF_ERROR(plot->Write(SvgFile(BenchPlot(output.PlotTitle(), output.points()))));
+  }
   return 0;
 }
 
@@ -434,11 +366,15 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
       ->option_text("FILE");
   AddTraceOptions(*command, flags->trace);
   AddTowerOption(*command, flags->config);
+  command->get_option("--threads")
+      ->description("Threads of the cpu backend [default one per core], or several numbers")
+      ->option_text("N,N");
   command->get_option("--ctx-size")
       ->description("Tokens that fit; 0: the model's context length [default as many as needed]");
   command->footer(R"(Examples:
   rullama bench -m model.gguf
   rullama bench -m model.gguf -p 512,2048 -n 64 -d 0,4096 --json
+  rullama bench -m model.gguf -t 1,2,4
   rullama bench -m model.gguf --mmproj mmproj.gguf -p 0 -n 0 --image-tokens 280
   rullama bench -m model.gguf -p 128,512,2048 -d 0,4096,16384 --plot speed.svg)");
   command->callback([flags, &context] {

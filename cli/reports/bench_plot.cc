@@ -12,12 +12,20 @@
 namespace rullama::cli {
 namespace {
 
+std::string DepthText(const BenchPoint& point) {
+  return point.depth > 0 ? fmt::format(" @ d{}", point.depth) : "";
+}
+
+std::string SettingText(const BenchPoint& point) {
+  return point.setting.empty() ? "" : ", " + point.setting;
+}
+
 std::string AtDepth(const BenchPoint& point) {
-  return point.depth > 0 ? fmt::format("{} @ d{}", point.kind, point.depth) : point.kind;
+  return point.kind + DepthText(point) + SettingText(point);
 }
 
 std::string OfLength(const BenchPoint& point) {
-  return fmt::format("{}{}", point.kind, point.tokens);
+  return fmt::format("{}{}{}", point.kind, point.tokens, SettingText(point));
 }
 
 std::string SpeedText(double per_s) {
@@ -47,9 +55,9 @@ Picture Plot(Chart chart, const std::vector<BenchPoint>& points,
     series->points.push_back(
         {.x = place_of(point.*x),
          .y = point.mean_per_s,
-         .note = fmt::format("{}{}: {} ± {} tokens/s", OfLength(point),
-                             point.depth > 0 ? fmt::format(" @ d{}", point.depth) : "",
-                             SpeedText(point.mean_per_s), SpeedText(point.stddev_per_s))});
+         .note = fmt::format("{}{}{}{}: {} ± {} tokens/s", point.kind, point.tokens,
+                             DepthText(point), SettingText(point), SpeedText(point.mean_per_s),
+                             SpeedText(point.stddev_per_s))});
   }
   for (ChartSeries& series : chart.series) std::ranges::sort(series.points, {}, &ChartPoint::x);
   chart.y_label = "tokens/s";

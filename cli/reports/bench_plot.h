@@ -15,10 +15,12 @@ struct BenchPoint {
   int64_t depth = 0;
   double mean_per_s = 0;
   double stddev_per_s = 0;
+  std::string setting = {};  // by which the tests of a call differ too: "2 threads", or nothing
 };
 
-// A chart over the lengths of prompts, and one over depths if several were measured. Kinds differ
-// by orders of magnitude, so speeds are on a logarithmic axis.
+// A chart over the lengths of prompts, and one over depths if several were measured, with curves of
+// their own for each setting. Kinds differ by orders of magnitude, so speeds are on a logarithmic
+// axis.
 Picture BenchPlot(const std::string& title, const std::vector<BenchPoint>& points);
 
 }  // namespace rullama::cli

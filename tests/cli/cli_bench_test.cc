@@ -39,6 +39,25 @@ TEST(Bench, TableNamesModelBackendThreadsAndBuild) {
   EXPECT_THAT(svg, HasSubstr("<title>tg4: "));
 }
 
+TEST(Bench, SeveralNumbersOfThreadsAreRowsOfOneTable) {
+  const std::filesystem::path plot = std::filesystem::path(::testing::TempDir()) / "threads.svg";
+  const RunResult result =
+      RunRullama(BenchArguments({"-t", "1,2", "-n", "0", "--plot", plot.string()}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const char* row : {" 1 |            pp8 |", " 2 |            pp8 |"}) {
+    EXPECT_THAT(result.out, HasSubstr(row));
+  }
+  const size_t head = result.out.find("| threads |");
+  ASSERT_NE(head, std::string::npos);
+  EXPECT_EQ(result.out.find("| threads |", head + 1), std::string::npos) << "one table";
+  const std::string svg = ReadFile(plot);
+  EXPECT_THAT(svg, HasSubstr("<title>pp8, 1 thread: "));
+  EXPECT_THAT(svg, HasSubstr("<title>pp8, 2 threads: "));
+
+  EXPECT_THAT(RunRullama(BenchArguments({"-t", "1,x"})).err, HasSubstr("--threads"));
+  EXPECT_NE(RunRullama(BenchArguments({"-t", "1,0"})).exit_code, 0);
+}
+
 TEST(Bench, JsonHasTheSameFields) {
   const RunResult result = RunRullama(BenchArguments({"--json"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
