@@ -34,6 +34,24 @@ void SortByTime(auto& totals) {
       totals, [](const auto& a, const auto& b) { return a.total.seconds > b.total.seconds; });
 }
 
+// The medians of the workers of at least one run; one that ran nothing in a run was busy for 0 s.
+std::vector<BusyWorker> MedianWorkers(const std::vector<StepProfile>& runs) {
+  std::map<std::pair<std::string, uint32_t>, std::vector<double>> busy;
+  for (size_t run = 0; run < runs.size(); ++run) {
+    for (const BusyWorker& of : runs[run].workers) {
+      std::vector<double>& seconds = busy[{of.device, of.worker}];
+      seconds.resize(runs.size());
+      seconds[run] = of.seconds;
+    }
+  }
+  std::vector<BusyWorker> workers;
+  workers.reserve(busy.size());
+  for (const auto& [key, seconds] : busy) {
+    workers.push_back({key.first, key.second, Median(seconds)});
+  }
+  return workers;
+}
+
 }  // namespace
 
 OpTotal& OpTotal::operator+=(const OpTotal& other) {
@@ -118,6 +136,7 @@ StepProfile MedianOf(const std::vector<StepProfile>& runs) {
     }
   }
   profile.seconds = Median(profile.runs);
+  profile.workers = MedianWorkers(runs);
   for (auto& [key, op] : ops) {
     op.total.seconds = Median(op.total.runs);
     profile.ops.push_back(std::move(op));
@@ -141,6 +160,7 @@ void OpProfiler::OnOp(const SegmentRun& run, const OpTime& time) {
   if (is_new) running = {time.begin, time.end, group.cost, run.device_name};
   running.begin = std::min(running.begin, time.begin);
   running.end = std::max(running.end, time.end);
+  busy_[{std::string(run.device_name), time.worker}] += Seconds(time.end - time.begin);
 }
 
 void OpProfiler::Flush() {
@@ -163,6 +183,9 @@ StepProfile OpProfiler::Take() {
   StepProfile profile{std::exchange(steps_, 0), std::exchange(seconds_, 0), {}, {}};
   for (auto& [key, op] : std::exchange(ops_, {})) profile.ops.push_back(std::move(op));
   SortByTime(profile.ops);
+  for (const auto& [key, seconds] : std::exchange(busy_, {})) {
+    profile.workers.push_back({key.first, key.second, seconds});
+  }
   return profile;
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cli/reports/op_groups.h"
@@ -44,12 +45,21 @@ struct ProfiledOp {
   OpTotal total;
 };
 
+// The time in which a worker ran ops: a thread of a CPU, a queue of a GPU. The rest of the time of
+// the segments it waits, mostly for the others.
+struct BusyWorker {
+  std::string device;  // its backend
+  uint32_t worker = 0;
+  double seconds = 0;  // of several runs: the median
+};
+
 struct StepProfile {
   int64_t steps = 0;
   double seconds = 0;  // of all segments, between their start and the wait for their end
   std::vector<double> runs =
       {};                       // the same of each run, if there are several; `seconds`: the median
   std::vector<ProfiledOp> ops;  // longest first
+  std::vector<BusyWorker> workers = {};  // by device and number
 
   // The sum of the ops. The rest of `seconds` is the time between ops: barriers, submission and
   // segments of backends that record no times.
@@ -103,6 +113,7 @@ class OpProfiler final : public StepObserver {
   std::map<const OpGroup*, Running> running_;  // of the last segment
   // By device, kind and value: plans of several sizes have the same ops.
   std::map<std::tuple<std::string, std::string, std::string>, ProfiledOp> ops_;
+  std::map<std::pair<std::string, uint32_t>, double> busy_;  // seconds by device and worker
   int64_t steps_ = 0;
   double seconds_ = 0;
 };

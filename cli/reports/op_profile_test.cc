@@ -70,6 +70,25 @@ TEST_F(OpProfilerTest, AnOpLastsFromItsFirstWorkerToItsLast) {
   EXPECT_NEAR(profile.ops[1].total.byte_rate(), 2 * 2 * 8 * 4 / 20e-6, 1);
 }
 
+TEST_F(OpProfilerTest, AWorkerIsBusyWhileItRunsOps) {
+  Step();
+  const StepProfile one = profiler_.Take();
+  ASSERT_EQ(one.workers.size(), 2U);
+  EXPECT_EQ(one.workers[0].device, "fake");
+  EXPECT_EQ(one.workers[0].worker, 0U);
+  EXPECT_NEAR(one.workers[0].seconds, 30e-6, 1e-12);
+  EXPECT_EQ(one.workers[1].worker, 1U);
+  EXPECT_NEAR(one.workers[1].seconds, (20 + 30) * 1e-6, 1e-12);
+
+  Op(0, 0, 0, 5000);  // a stall
+  const StepProfile stalled = profiler_.Take();
+  ASSERT_EQ(stalled.workers.size(), 1U);
+  const StepProfile median = MedianOf({one, stalled, one});
+  ASSERT_EQ(median.workers.size(), 2U);
+  EXPECT_NEAR(median.workers[0].seconds, 30e-6, 1e-12);
+  EXPECT_NEAR(median.workers[1].seconds, 50e-6, 1e-12);
+}
+
 // One run in which something else had the processor says nothing about the op.
 TEST_F(OpProfilerTest, OfSeveralRunsTheMedianCounts) {
   std::vector<StepProfile> runs;

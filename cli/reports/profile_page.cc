@@ -169,6 +169,26 @@ void AddLayers(const ProfiledTest& test, Page& page) {
               "unless their spread is large: then something else used the machine.");
 }
 
+void AddWorkers(const ProfileReport& report, Page& page) {
+  if (!WorkersShare(report.profile)) return;
+  std::vector<std::vector<Cell>> rows;
+  for (const BusyWorker& of : report.profile.workers) {
+    rows.push_back({{WorkerText(of), "name"},
+                    {fmt::format("{:.1f}", report.Percent(of.seconds)), "number"},
+                    {fmt::format("{:.3f}", report.StepMilliseconds(of.seconds)), "number"},
+                    {fmt::format("{:.3f}", report.WaitingMilliseconds(of)), "number"}});
+  }
+  page.Subsection("Workers");
+  page.Paragraph(
+      "The time in which each thread of a processor, or queue of a GPU, ran ops, and the rest of "
+      "the time, in which it waited.");
+  page.Table({{"worker"},
+              {"busy, % of time", "number"},
+              {"busy ms a step", "number"},
+              {"waiting ms a step", "number"}},
+             rows);
+}
+
 void AddSlowest(const ProfileReport& report, size_t slowest, Page& page) {
   std::vector<std::vector<Cell>> rows;
   const std::vector<RoleTotal> roles = RolesOf(report.profile);
@@ -210,6 +230,7 @@ void AddTest(const ProfiledTest& test, size_t slowest, Page& page) {
   AddKinds(report, kinds, page);
   if (test.before) AddComparison(report, *test.before, page);
   AddLayers(test, page);
+  AddWorkers(report, page);
   AddSlowest(report, slowest, page);
 }
 

@@ -66,6 +66,38 @@ std::vector<TimePair> SideBySide(const ProfileReport& report, const ProfileRepor
   return pairs;
 }
 
+// Empty if there is nothing to compare.
+std::string WorkerTable(const ProfileReport& report) {
+  if (!WorkersShare(report.profile)) return {};
+  std::string text =
+      "\n| worker | busy, % of time | busy ms a step | waiting ms a step |\n|---|---:|---:|---:|\n";
+  for (const BusyWorker& of : report.profile.workers) {
+    text += fmt::format("| {} | {:.1f} | {:.3f} | {:.3f} |\n", WorkerText(of),
+                        report.Percent(of.seconds), report.StepMilliseconds(of.seconds),
+                        report.WaitingMilliseconds(of));
+  }
+  return text;
+}
+
+json WorkersJson(const std::vector<BusyWorker>& workers) {
+  json list = json::array();
+  for (const BusyWorker& of : workers) {
+    list.push_back({{"device", of.device}, {"worker", of.worker}, {"busy_seconds", of.seconds}});
+  }
+  return list;
+}
+
+// Old files have none.
+std::vector<BusyWorker> WorkersFrom(const json& line) {
+  std::vector<BusyWorker> workers;
+  for (const json& of : line.value("workers", json::array())) {
+    workers.push_back({.device = of.at("device").get<std::string>(),
+                       .worker = of.at("worker").get<uint32_t>(),
+                       .seconds = of.at("busy_seconds").get<double>()});
+  }
+  return workers;
+}
+
 json LayerJson(const std::optional<int64_t>& layer) { return layer ? json(*layer) : json(); }
 
 json TotalJson(const OpTotal& total) {
@@ -101,7 +133,8 @@ ProfileReport ReportFrom(const json& line) {
                        .profile = {.steps = line.at("steps").get<int64_t>(),
                                    .seconds = line.at("seconds").get<double>(),
                                    .runs = RunsFrom(line),
-                                   .ops = {}},
+                                   .ops = {},
+                                   .workers = WorkersFrom(line)},
                        .peaks = {},
                        .device = line.value("device", ""),
                        .threads = line.value("threads", "")};
@@ -137,6 +170,10 @@ double ProfileReport::Percent(double seconds) const {
 
 double ProfileReport::SecondsBetween() const {
   return std::max(0.0, profile.seconds - profile.op_seconds());
+}
+
+double ProfileReport::WaitingMilliseconds(const BusyWorker& worker) const {
+  return StepMilliseconds(std::max(0.0, profile.seconds - worker.seconds));
 }
 
 std::string_view BoundText(Bound bound) {
@@ -196,6 +233,14 @@ std::string KindText(const StepProfile& profile, const NamedTotal& kind) {
   return several ? fmt::format("{} {}", kind.device, kind.name) : kind.name;
 }
 
+std::string WorkerText(const BusyWorker& worker) {
+  return fmt::format("{} {}", worker.device, worker.worker);
+}
+
+bool WorkersShare(const StepProfile& profile) {
+  return std::ranges::any_of(profile.workers, [](const BusyWorker& of) { return of.worker > 0; });
+}
+
 std::string ProfileText(const ProfileReport& report, size_t slowest) {
   const StepProfile& profile = report.profile;
   std::string text;
@@ -218,6 +263,7 @@ std::string ProfileText(const ProfileReport& report, size_t slowest) {
   for (const NamedTotal& layer : LayersOf(profile)) {
     text += fmt::format("| {} | {}", layer.name, ProfileNumbers(report, layer.total, {}));
   }
+  text += WorkerTable(report);
   text += ProfileTableHead("slowest ops");
   const std::vector<RoleTotal> roles = RolesOf(profile);
   for (size_t i = 0; i < std::min(slowest, roles.size()); ++i) {
@@ -290,6 +336,7 @@ std::string ProfileJson(const ProfileReport& report) {
                    {"peaks", peaks},
                    {"kinds", kinds},
                    {"layers", layers},
+                   {"workers", WorkersJson(profile.workers)},
                    {"ops", ops}});
 }
 

@@ -28,6 +28,8 @@ struct ProfileReport {
   [[nodiscard]] double Percent(double seconds) const;
   // The time of the segments in which no op ran.
   [[nodiscard]] double SecondsBetween() const;
+  // The time of the segments in which a worker ran no op, in milliseconds of a step.
+  [[nodiscard]] double WaitingMilliseconds(const BusyWorker& worker) const;
   // "AMD EPYC 9V74 (kernels for avx512-vnni), 2 threads; medians of 5 runs".
   [[nodiscard]] std::string CircumstancesText() const;
 };
@@ -46,7 +48,13 @@ std::string PeaksText(const DevicePeaks& peaks);
 // The kind, after its device if `profile` has several.
 std::string KindText(const StepProfile& profile, const NamedTotal& kind);
 
-// Tables in Markdown: by kind of op, by layer, and the `slowest` ops, those of all layers in a row.
+// "cpu 3": a worker and its device.
+std::string WorkerText(const BusyWorker& worker);
+// Whether several workers of a device shared its ops, so that one can wait for another.
+bool WorkersShare(const StepProfile& profile);
+
+// Tables in Markdown: by kind of op, by layer, by worker if several share the ops, and the
+// `slowest` ops, those of all layers in a row.
 std::string ProfileText(const ProfileReport& report, size_t slowest);
 
 // The times of a name in two runs, in milliseconds of a step; negative where it does not occur.

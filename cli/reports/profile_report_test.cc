@@ -77,6 +77,19 @@ TEST(ProfileReportTest, TextTellsTheMachineTheRunsAndTheirSpread) {
   EXPECT_EQ(ProfileText(back->front(), 1), text);
 }
 
+TEST(ProfileReportTest, WorkersThatShareOpsAreCompared) {
+  ProfileReport report = MadeUp();
+  report.profile.workers = {{"fake", 0, 120e-6}};
+  EXPECT_THAT(ProfileText(report, 1), Not(HasSubstr("worker"))) << "none waits for another";
+  report.profile.workers.push_back({"fake", 1, 60e-6});
+  const std::string text = ProfileText(report, 1);
+  EXPECT_THAT(text, HasSubstr("| fake 0 | 60.0 | 0.060 | 0.040 |\n"
+                              "| fake 1 | 30.0 | 0.030 | 0.070 |\n"));
+  const auto back = ParseProfiles(ProfileJson(report), "file");
+  ASSERT_TRUE(back) << back.error().ToString();
+  EXPECT_EQ(ProfileText(back->front(), 1), text);
+}
+
 // Caches, or peaks that were measured while something else ran.
 TEST(ProfileReportTest, NothingReachesMoreThanAllOfABound) {
   EXPECT_EQ(ShareText({Bound::kBytes, 51.1}), "100+");
