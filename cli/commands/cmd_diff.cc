@@ -177,6 +177,7 @@ class Comparison {
     }
     report.positions =
         CompareLogitsByPosition(actual.at(logits), expected.at(logits), model_.vocabulary);
+    report.texts = model_.texts;
     report.logits = SummaryOf(report.positions);
     if (flags_.heat) {
       report.map = MapOf(*flags_.heat, actual.at(*flags_.heat), expected.at(*flags_.heat));

@@ -57,7 +57,7 @@ Picture DivergenceChart(const DiffReport& report) {
     series.points.push_back(
         {.x = static_cast<double>(i),
          .y = position.kl,
-         .note = fmt::format("position {}: {} nats{}", i, NumberText(position.kl),
+         .note = fmt::format("{}: {} nats{}", PositionText(report, i), NumberText(position.kl),
                              position.same_best ? "" : ", another best token"),
          .marked = !position.same_best});
   }

@@ -54,6 +54,17 @@ TEST(DiffPageTest, HostileNamesStayText) {
   EXPECT_THAT(page, HasSubstr("&lt;img src=x"));
 }
 
+TEST(DiffPageTest, PositionsHaveTheTextOfTheirTokens) {
+  Subject subject = MakeSubject();
+  subject.report.texts = {"Anna", "\n<b>\xff"};
+  const std::string page = DiffPage({"m", 2, "op", "reference"}, subject.graph, {subject.report});
+  EXPECT_EQ(MarkupFault(page), "");
+  EXPECT_THAT(page, HasSubstr("position 0, after 'Anna': 0.1 nats"));
+  EXPECT_THAT(page, HasSubstr("position 1, after ' &lt;b&gt;\\xff': 0.2 nats, another best token"));
+  EXPECT_THAT(DiffText(subject.report, "reference"),
+              HasSubstr("(largest 0.2 at position 1, after ' <b>\\xff')"));
+}
+
 TEST(DiffPageTest, ShowsTheFirstValueThatIsOffWithItsNeighbours) {
   const Subject subject = MakeSubject();
   const std::string page = DiffPage({"m", 2, "op", "reference"}, subject.graph, {subject.report});

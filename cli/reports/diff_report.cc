@@ -4,11 +4,22 @@
 
 #include <algorithm>
 
+#include "core/base/printable.h"
+
 namespace rullama::cli {
 namespace {
 
 bool IsAboveKl(const DiffReport& report) {
   return !(report.logits.mean_kl <= report.thresholds.kl);
+}
+
+// The largest divergence and where it is, "0.3 at position 3, after 'Anna'".
+std::string LargestText(const DiffReport& report) {
+  const std::string kl = fmt::format("{:.3g}", report.logits.max_kl);
+  const auto worst = std::ranges::max_element(report.positions, {}, &PositionError::kl);
+  if (worst == report.positions.end() || report.logits.max_kl == 0) return kl;
+  return fmt::format("{} at {}", kl,
+                     PositionText(report, static_cast<size_t>(worst - report.positions.begin())));
 }
 
 bool IsBelowTop1(const DiffReport& report) { return report.logits.top1 < report.thresholds.top1; }
@@ -18,6 +29,13 @@ bool IsBelowTop1(const DiffReport& report) { return report.logits.top1 < report.
 const ValueRow* FirstAbove(const DiffReport& report) {
   const auto first = std::ranges::find(report.values, true, &ValueRow::above);
   return first == report.values.end() ? nullptr : &*first;
+}
+
+std::string PositionText(const DiffReport& report, size_t position) {
+  constexpr size_t kLongestText = 40;
+  if (position >= report.texts.size()) return fmt::format("position {}", position);
+  return fmt::format("position {}, after '{}'", position,
+                     Printable(report.texts[position], kLongestText));
 }
 
 std::string CauseText(const DiffReport& report, const std::string& baseline) {
@@ -59,10 +77,10 @@ std::string DiffText(const DiffReport& report, const std::string& baseline) {
         "made to follow{}\n",
         row.name, row.error.rows, row.error.gap, baseline, row.above ? "  ABOVE" : "");
   }
-  text += fmt::format("logits: KL {:.3g} nats{} (largest {:.3g}), same best token {:.4g} %{}\n",
+  text += fmt::format("logits: KL {:.3g} nats{} (largest {}), same best token {:.4g} %{}\n",
                       report.logits.mean_kl,
                       IsAboveKl(report) ? fmt::format(" ABOVE {:.3g}", most.kl) : "",
-                      report.logits.max_kl, 100 * report.logits.top1,
+                      LargestText(report), 100 * report.logits.top1,
                       IsBelowTop1(report) ? fmt::format(" BELOW {:.4g} %", 100 * most.top1) : "");
   if (const ValueRow* first = FirstAbove(report)) {
     text += fmt::format("first above: {}\n", first->name);

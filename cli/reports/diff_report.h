@@ -60,11 +60,14 @@ struct DiffReport {
   std::optional<Culprit> culprit;        // what --bisect found
   std::optional<NamedOp> first_op;       // without a culprit: the first whose value is above
   std::vector<PositionError> positions;  // of the logits, by token
+  std::vector<std::string> texts = {};   // of the tokens; empty if they have none
   std::optional<ErrorMap> map;           // of the value that --heat names
 };
 
 // The first value above its threshold, or null.
 const ValueRow* FirstAbove(const DiffReport& report);
+// "position 3, after 'Anna'": where the model read that token, whose prediction is meant.
+std::string PositionText(const DiffReport& report, size_t position);
 // A sentence on what --bisect found.
 std::string CauseText(const DiffReport& report, const std::string& baseline);
 
