@@ -331,6 +331,19 @@ TEST(Manifest, TheMatrixMayListRefusedOps) {
   EXPECT_EQ(parts.exit_code, kTestFailed) << parts.out << parts.err;
 }
 
+TEST(Conformance, AFailureWhileRunningNamesTheOp) {
+  const RunResult run = RunWrong("fails_at_its_first_op", {"--filter", "Op.copy/f32_t7"});
+  EXPECT_EQ(run.exit_code, kTestFailed) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("plan_execute failed at op 0 (copy 'y'): the device is tired"));
+}
+
+TEST(Matrix, AnAttributeThatIsRefusedIsNoListOfTypes) {
+  const RunResult run = RunWrong("refuses_products_as_stored", {"--matrix"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("| `matmul` | bf16, f16, f32, iq4_nl, "));
+  EXPECT_THAT(run.out, HasSubstr("q8_0 | all of them in some cases ("));
+}
+
 TEST(Manifest, AnEntryForNoTestIsAnError) {
   const RunResult run = RunWithEntry("", "unsupported", "Op.copi/*");
   EXPECT_EQ(run.exit_code, kUsage);

@@ -29,8 +29,8 @@ std::string TypeOf(const Case& test) {
   return std::string(NameOf(test.graph.values.front().type.dtype));
 }
 
-// The types that are refused always, and those that are in some cases: each group with the first of
-// its reasons.
+// The types that are refused always, and those that are in some cases, which need no names if these
+// are all that run: each group with the first of its reasons.
 std::string Refusals(const Row& row) {
   std::string text;
   for (const bool always : {true, false}) {
@@ -42,7 +42,9 @@ std::string Refusals(const Row& row) {
       types.push_back(type);
     }
     if (types.empty()) continue;
-    text += fmt::format("{}{}{} ({})", text.empty() ? "" : "; ", fmt::join(types, ", "),
+    const bool all_that_run = !always && types.size() > 1 && types.size() == row.taken.size();
+    text += fmt::format("{}{}{} ({})", text.empty() ? "" : "; ",
+                        all_that_run ? "all of them" : fmt::format("{}", fmt::join(types, ", ")),
                         always ? "" : " in some cases", reason);
   }
   return text;

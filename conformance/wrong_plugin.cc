@@ -134,6 +134,11 @@ int32_t Refuse(rl_error* error, rl_code code, std::string_view text) {
   return code;
 }
 
+const rl_op& OpAt(const rl_graph& graph, uint32_t index) {
+  const char* bytes = reinterpret_cast<const char*>(graph.ops);
+  return *reinterpret_cast<const rl_op*>(bytes + size_t{graph.op_size} * index);
+}
+
 const rl_value& ValueAt(const rl_graph& graph, uint32_t index) {
   const char* bytes = reinterpret_cast<const char*>(graph.values);
   return *reinterpret_cast<const rl_value*>(bytes + size_t{graph.value_size} * index);
@@ -189,11 +194,20 @@ int32_t WriteBuffer(rl_device* device, rl_buffer* buffer, uint64_t offset, const
   return reference->buffer_write(device, buffer, offset, data, size, error);
 }
 
+bool IsProductAsStored(const rl_op& op) {
+  return op.kind == RL_OP_matmul &&
+         static_cast<const rl_matmul_attrs*>(op.attrs)->transpose_weight == 0;
+}
+
 int32_t QueryOps(rl_device* device, const rl_graph* graph, rl_op_support* support,
                  rl_error* error) {
   const int32_t code = reference->query_ops(device, graph, support, error);
-  if (code != RL_OK || !Fault("refuses_all")) return code;
-  for (uint32_t i = 0; i < graph->op_count; ++i) support[i].supported = 0;
+  if (code != RL_OK) return code;
+  for (uint32_t i = 0; i < graph->op_count; ++i) {
+    const bool refuses = Fault("refuses_all") || (Fault("refuses_products_as_stored") &&
+                                                  IsProductAsStored(OpAt(*graph, i)));
+    if (refuses) support[i].supported = 0;
+  }
   return code;
 }
 
@@ -284,6 +298,11 @@ int32_t Execute(rl_plan* plan, const rl_step* step, rl_error* error) {
   Record& record = records[plan];
   if (record.cancelled) return Refuse(error, RL_INTERNAL, "this plan was cancelled once");
   DisturbTheProcess();
+  if (Fault("fails_at_its_first_op")) {
+    const int32_t code = Refuse(error, RL_INTERNAL, "the device is tired");
+    error->op_index = 0;
+    return code;
+  }
   if (Fault("leaks")) {
     static auto* const kLeaked = new std::vector<std::vector<char>>;
     kLeaked->emplace_back(1000);
