@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -82,7 +83,8 @@ void MergeTable::HashAndPrefetch(Pending& merge, const TokenTable& tokens) {
   tokens.Prefetch(merge.joined_hash);
 }
 
-Status MergeTable::BadMerge(std::string_view line, size_t rank, const TokenTable& tokens) {
+tl::unexpected<Error> MergeTable::BadMerge(std::string_view line, size_t rank,
+                                           const TokenTable& tokens) {
   Pending merge;
   std::string why =
       fmt::format("no space between two parts, or longer than {} bytes", kMaxMergeBytes);
@@ -109,9 +111,35 @@ Status MergeTable::Build(std::span<const std::string_view> merges, const TokenTa
     const std::lock_guard lock(mutex);
     first_bad = std::min(first_bad, stopped);
   });
-  if (first_bad != merges.size()) return BadMerge(merges[first_bad], first_bad, tokens);
+  if (first_bad != merges.size()) {
+    if (tokens.duplicates() == 0) return BadMerge(merges[first_bad], first_bad, tokens);
+    RL_ASSIGN_OR_RETURN(const auto whole, WithoutLostTexts(merges, tokens));
+    return Build(whole, tokens);
+  }
   FillSlots(merges.size());
   return OkStatus();
+}
+
+// The merges whose parts and results are tokens. Error tokenizer.merge for one that is damaged, or
+// if more texts are missing than tokens have the text of others.
+Result<std::vector<std::string_view>> MergeTable::WithoutLostTexts(
+    std::span<const std::string_view> merges, const TokenTable& tokens) {
+  std::set<std::string, std::less<>> lost;
+  std::vector<std::string_view> whole;
+  whole.reserve(merges.size());
+  for (size_t i = 0; i < merges.size(); ++i) {
+    Pending merge;
+    if (!Split(merges[i], merge)) return BadMerge(merges[i], i, tokens);
+    bool found = true;
+    for (const std::string_view text : {merge.left, merge.right, merge.joined}) {
+      if (tokens.Find(text) != kNoToken) continue;
+      found = false;
+      lost.emplace(text);
+    }
+    if (lost.size() > tokens.duplicates()) return BadMerge(merges[i], i, tokens);
+    if (found) whole.push_back(merges[i]);
+  }
+  return whole;
 }
 
 // Writes lines [begin, end). Returns the first that is not a merge of tokens, or `end`.

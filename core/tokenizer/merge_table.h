@@ -26,7 +26,9 @@ class MergeTable {
  public:
   // Resolves "left right" lines to ids. The lowest rank of several equal pairs counts. Error
   // tokenizer.merge: a line without a separating space, or one whose parts or result are not
-  // tokens. May throw std::bad_alloc.
+  // tokens. A vocabulary in which tokens have the text of others (Google's QAT files of Gemma 4
+  // have three) has lost the texts that these should have: the merges of as many texts are left
+  // out, so that they are written with their parts. May throw std::bad_alloc.
   Status Build(std::span<const std::string_view> merges, const TokenTable& tokens);
   // The merges of SentencePiece: every pair of tokens whose joined text is a token, ranked by its
   // score, the highest first; equal scores have equal ranks. `is_piece` says which tokens take part
@@ -68,7 +70,10 @@ class MergeTable {
   struct Pending;
   static bool Split(std::string_view line, Pending& merge);
   static void HashAndPrefetch(Pending& merge, const TokenTable& tokens);
-  static Status BadMerge(std::string_view line, size_t rank, const TokenTable& tokens);
+  static tl::unexpected<Error> BadMerge(std::string_view line, size_t rank,
+                                        const TokenTable& tokens);
+  static Result<std::vector<std::string_view>> WithoutLostTexts(
+      std::span<const std::string_view> merges, const TokenTable& tokens);
   size_t Resolve(std::span<const std::string_view> merges, size_t begin, size_t end,
                  const TokenTable& tokens);
   static size_t FindPairs(std::string_view text, TokenId merged, const std::vector<bool>& is_piece,

@@ -36,7 +36,10 @@ void TokenTable::Insert(TokenId id, uint64_t hash) {
       return;
     }
     if ((slot >> 32) != (hash >> 32)) continue;
-    if (tokens_[static_cast<uint32_t>(slot) - 1] == text) return;  // the lower id stays
+    if (tokens_[static_cast<uint32_t>(slot) - 1] == text) {  // the lower id stays
+      ++duplicates_;
+      return;
+    }
     has_twins_ = true;
   }
 }

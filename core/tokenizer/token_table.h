@@ -60,6 +60,8 @@ class TokenTable {
       }
     }
   }
+  // Tokens that are never found, because a lower id has the same text.
+  [[nodiscard]] size_t duplicates() const { return duplicates_; }
   void Prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask_]); }
 
  private:
@@ -71,6 +73,7 @@ class TokenTable {
   uint64_t mask_ = 0;
   // Whether two different tokens with the same upper half of the hash met while probing.
   bool has_twins_ = false;
+  size_t duplicates_ = 0;
 };
 
 }  // namespace rullama::tokenizer_internal

@@ -141,6 +141,28 @@ TEST(VocabularyFromGguf, ScoresInPlaceOfMerges) {
   EXPECT_EQ((*tokenizer)->Encode("aab"), (std::vector<TokenId>{1, 3}));
 }
 
+// As in Google's QAT files of Gemma 3, which type the markers of turns as plain text.
+TEST(VocabularyFromGguf, MarkersTypedAsPlainAreMarkers) {
+  constexpr int32_t kPlain = 1, kUnknown = 2;
+  GgufBytes bytes;
+  bytes.Header(0, 5)
+      .Entry("tokenizer.ggml.model", "llama")
+      .StringsEntry("tokenizer.ggml.tokens", {"<unk>", "<start_of_turn>", "<end_of_turn>", "a"})
+      .ArrayEntry<float>("tokenizer.ggml.scores", {0, -1, -2, -3})
+      .ArrayEntry<int32_t>("tokenizer.ggml.token_type", {kUnknown, kPlain, kPlain, kPlain})
+      .Entry<uint32_t>("tokenizer.ggml.unknown_token_id", 0);
+  const GgufFile file = Parse(bytes);
+  const auto data = VocabularyFromGguf(file);
+  ASSERT_TRUE(data) << data.error().ToString();
+  const auto tokenizer = Tokenizer::Build(*data);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().ToString();
+  EXPECT_EQ((*tokenizer)->Encode("<start_of_turn>a<end_of_turn>"), (std::vector<TokenId>{1, 3, 2}));
+  EXPECT_TRUE((*tokenizer)->IsEndOfGeneration(2));
+  EXPECT_THAT((*tokenizer)->Encode("a<end_of_turn>", {.parse_special = false}),
+              ::testing::Not(::testing::Contains(2)))
+      << "what a user typed stays text";
+}
+
 // -1 for "no token" is answered by the vocabulary, as an id outside it.
 TEST(VocabularyFromGguf, NegativeIds) {
   GgufBytes bytes;

@@ -3,12 +3,14 @@
 
 #include <limits>
 
+#include "core/base/must_test_util.h"
 #include "core/tokenizer/tokenizer_test_support.h"
 
 namespace rullama {
 namespace {
 
 using ::testing::HasSubstr;
+using tokenizer_test::Encode;
 using tokenizer_test::LoadTinyVocabulary;
 using tokenizer_test::OwnedVocabulary;
 
@@ -78,6 +80,32 @@ TEST_F(DamagedVocabulary, Merges) {
   ExpectRefused(data_, "tokenizer.merge", "'▁the▁the' is not a token");
   data_.merges.clear();
   ExpectRefused(data_, "tokenizer.merge", "0 merges");
+}
+
+// As in Google's QAT files of Gemma 4: three tokens have the text of another one, so that the
+// merges of their own texts name what is not there.
+TEST_F(DamagedVocabulary, TextsThatOccurTwiceLeaveOutTheirMerges) {
+  constexpr size_t kLost = 3, kOther = 350;
+  const auto whole = Must(Tokenizer::Build(data_));
+  std::vector<std::string> texts;
+  for (size_t i = data_.tokens.size() - kLost; i < data_.tokens.size(); ++i) {
+    texts.push_back(Must(whole->Decode(std::vector{static_cast<TokenId>(i)})));
+    data_.tokens[i] = data_.tokens[kOther];
+  }
+  const auto tokenizer = Must(Tokenizer::Build(data_));
+  for (const std::string& text : texts) {
+    EXPECT_EQ(Encode(*whole, text).size(), 1u) << text;
+    const std::vector<TokenId> parts = Encode(*tokenizer, text);
+    EXPECT_GT(parts.size(), 1u) << text;
+    EXPECT_EQ(Must(tokenizer->Decode(parts)), text);
+  }
+  EXPECT_EQ(Encode(*tokenizer, "The prince went out"), Encode(*whole, "The prince went out"));
+
+  // That explains the loss of three texts, not of four.
+  data_.merges[0] = "nonsuchtoken a";
+  data_.merges[1] = "a nonsuchtoken";
+  data_.merges[2] = "b nonsuchtoken";
+  ExpectRefused(data_, "tokenizer.merge", "merge 2 ('b nonsuchtoken'): 'nonsuchtoken' is not a");
 }
 
 TEST_F(DamagedVocabulary, TheFirstBadMergeIsNamed) {
