@@ -82,6 +82,18 @@ TEST_F(Gemma3File, OpensWithWhatConvertersWrite) {
   EXPECT_EQ(model->AdaptableWeights().size(), 7u * 7u);
 }
 
+// As Ollama's files of 4B and larger: the vision tower lies in the file of the text model.
+TEST_F(Gemma3File, TowersInTheSameFileAreLeftAlone) {
+  Set("rope.local.freq_base", 10000.0F);
+  Set("vision.block_count", uint32_t{1});
+  tensors_.push_back({"v.patch_embedding.weight", {8, 16}});
+  tensors_.push_back({"v.blk.0.attn_q.weight", {16, 16}});
+  tensors_.push_back({"mm.mm_input_projection.weight", {config_.width, 16}});
+  const auto model = Must(Open());
+  EXPECT_EQ(model->facts().layers, 7);
+  EXPECT_TRUE(model->warnings().empty());
+}
+
 TEST_F(Gemma3File, AChatTemplateMakesItAChatModel) {
   writer_.Set("tokenizer.chat_template", "{{ bos_token }}");
   EXPECT_EQ(Must(Open())->ChatWarning(), "");
