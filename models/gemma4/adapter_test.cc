@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -135,6 +136,54 @@ TEST_F(AdapterTest, NamesWithTheNameOfTheAdapterAreRead) {
     tensor.name.insert(tensor.name.size() - std::string(".weight").size(), ".default");
   }
   EXPECT_EQ(Must(ReadAdapter(Peft(tensors), target_)).weights.size(), 1u);
+}
+
+// As trainers write that adapt parameters in place of modules.
+TEST_F(AdapterTest, NamesWithTheNameOfTheWeightAreRead) {
+  const std::string weight = kLayer0 + "self_attn.q_proj.weight";
+  const Adapter adapter = Must(ReadAdapter(
+      Peft({{weight + ".lora_A", {2, kWidth}}, {weight + ".lora_B", {kQueries, 2}}}), target_));
+  ASSERT_EQ(adapter.weights.size(), 1u);
+  EXPECT_EQ(adapter.weights[0].tensor, "blk.0.attn_q.weight");
+  EXPECT_EQ(adapter.weights[0].a, Values(2 * kWidth, 1));
+}
+
+// PEFT adapts a parameter of all experts with one matrix for each half: A has the experts one after
+// another, B has them side by side for each of its columns.
+TEST_F(AdapterTest, StackedExpertsAreTakenApart) {
+  constexpr int64_t kExperts = 3, kRank = 2, kExpertFfn = 8;
+  const std::string down_name = "blk.0.ffn_down_exps.weight";
+  target_.tensors.push_back(
+      {.name = down_name, .alternatives = {}, .dims = {kExperts, kWidth, kExpertFfn}});
+  target_.tensors.push_back({.name = "blk.0.ffn_gate_up_exps.weight",
+                             .alternatives = {},
+                             .dims = {kExperts, 2 * kExpertFfn, kWidth}});
+  const std::string down_module = kLayer0 + "experts";
+  const std::string up_module = down_module + ".base_layer";
+  const Adapter adapter =
+      Must(ReadAdapter(Peft({{down_module + ".lora_A.weight", {kExperts * kRank, kExpertFfn}},
+                             {down_module + ".lora_B.weight", {kWidth, kRank * kExperts}},
+                             {up_module + ".lora_A.weight", {kExperts * kRank, kWidth}},
+                             {up_module + ".lora_B.weight", {2 * kExpertFfn, kRank * kExperts}}},
+                            R"({"peft_type":"LORA","r":2,"lora_alpha":4})"),
+                       target_));
+  ASSERT_EQ(adapter.weights.size(), 2u);
+  const auto down = std::ranges::find(adapter.weights, down_name, &AdapterWeight::tensor);
+  ASSERT_NE(down, adapter.weights.end());
+  EXPECT_EQ(down->experts, kExperts);
+  EXPECT_EQ(down->rank, kRank);
+  EXPECT_EQ(down->inputs, kExpertFfn);
+  EXPECT_EQ(down->outputs, kWidth);
+  EXPECT_EQ(down->a, Values(kExperts * kRank * kExpertFfn, 1));
+  const std::vector<float> stored = Values(kWidth * kRank * kExperts, 1);
+  for (int64_t expert = 0; expert < kExperts; ++expert) {
+    for (int64_t out = 0; out < kWidth; ++out) {
+      for (int64_t k = 0; k < kRank; ++k) {
+        EXPECT_EQ(down->b.at(static_cast<size_t>((expert * kWidth + out) * kRank + k)),
+                  stored.at(static_cast<size_t>((out * kRank + k) * kExperts + expert)));
+      }
+    }
+  }
 }
 
 // The output folder of a run that was interrupted: its adapters are named.

@@ -21,10 +21,12 @@ struct Suffix {
   std::string_view text;
   Half half;
 };
-// With "default", the name of the adapter, as PEFT has it in memory.
+// With "default", the name of the adapter, as PEFT has it in memory; after the name of the weight,
+// as trainers write that adapt parameters in place of modules.
 constexpr std::array kPeftSuffixes = {
-    Suffix{".lora_A.weight", Half::kA}, Suffix{".lora_B.weight", Half::kB},
-    Suffix{".lora_A.default.weight", Half::kA}, Suffix{".lora_B.default.weight", Half::kB}};
+    Suffix{".lora_A.weight", Half::kA},         Suffix{".lora_B.weight", Half::kB},
+    Suffix{".lora_A.default.weight", Half::kA}, Suffix{".lora_B.default.weight", Half::kB},
+    Suffix{".weight.lora_A", Half::kA},         Suffix{".weight.lora_B", Half::kB}};
 constexpr std::array kMlxSuffixes = {Suffix{".lora_a", Half::kA}, Suffix{".lora_b", Half::kB}};
 constexpr std::array kRustSuffixes = {Suffix{".A", Half::kA}, Suffix{".B", Half::kB}};
 constexpr std::string_view kRustPrefix = "lora.";
