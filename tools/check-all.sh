@@ -36,6 +36,7 @@ readonly stages=(
   "ray $code|$build_files rullama.ray with drivers and workers that are killed"
   "soak ^(server|engine|core|models|samplers|backends)/|$build_files a server with many clients, watched for growth"
   "wheel $code|$build_files the Python package, installed into a new environment and tested there"
+  "cpu-only $code|$build_files|cpu-only the program without GPU backends, in a folder with blanks in its name"
   "debian $code|$build_files|^docs/|^configs/ Debian packages: built, installed, used, removed in a fresh system"
   "readme . both commands of README.md in a fresh system"
 )
@@ -58,6 +59,7 @@ stage_soak() {
   build_ci && tests/server/soak.py --program build/ci/bin/rullama --model tests/data/tiny-e2b-Q4_K_M.gguf
 }
 stage_wheel() { tests/python/install_test.sh build/check-wheel; }
+stage_cpu-only() { tools/check-cpu-only.sh build/check-cpu-only; }
 stage_debian() { tests/packages/in_chroot.sh build/check-debian; }
 stage_readme() { tools/check-readme.sh build/check-readme; }
 
