@@ -329,7 +329,8 @@ Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console
   }
   RL_RETURN_IF_ERROR(output.Finish());
   if (plot) {
-    RL_RETURN_IF_ERROR(plot->Write(SvgFile(BenchPlot(output.PlotTitle(), output.points()))));
+    RL_RETURN_IF_ERROR(
+        plot->Write(drawing::SvgFile(BenchPlot(output.PlotTitle(), output.points()))));
   }
   return 0;
 }

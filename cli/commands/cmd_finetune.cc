@@ -10,8 +10,6 @@
 #include "cli/commands/json_text.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/options.h"
-#include "cli/reports/loss_plot.h"
-#include "cli/reports/report_file.h"
 #include "cli/reports/trace.h"
 #include "cli/terminal/signals.h"
 #include "engine/training/fine_tune.h"
@@ -167,21 +165,11 @@ std::string TimeText(double seconds) {
   return fmt::format("{:.1f} h", seconds / kHour);
 }
 
-Status WriteLossPlot(const LossHistory& history, const std::string& folder) {
-  if (history.steps.empty()) return OkStatus();
-  RL_ASSIGN_OR_RETURN(const auto file, ReportFile::Create(folder + "/loss.svg"));
-  return file->Write(SvgFile(LossPlot(history)));
-}
-
 // Writes what happens to stdout, as lines of text or of JSON. The first error of stdout is kept.
 class Reporter {
  public:
-  // `output`: the folder that the run writes to.
-  Reporter(Console& console, bool as_json, std::string output)
-      : console_(console),
-        as_json_(as_json),
-        output_(std::move(output)),
-        progress_(console, "training") {}
+  Reporter(Console& console, bool as_json)
+      : console_(console), as_json_(as_json), progress_(console, "training") {}
 
   [[nodiscard]] FineTuneHooks Hooks() {
     return {.on_step =
@@ -198,10 +186,6 @@ class Reporter {
                 [this](const std::string& folder) {
                   progress_.Clear();
                   console_.Note(fmt::format("wrote the checkpoint '{}'", folder));
-                },
-            .on_losses =
-                [this](const LossHistory& history) {
-                  if (status_) status_ = WriteLossPlot(history, output_);
                 },
             .cancelled = CancelFlag()};
   }
@@ -269,7 +253,6 @@ class Reporter {
 
   Console& console_;
   bool as_json_;
-  std::string output_;
   Progress progress_;
   int64_t steps_ = 0;  // of this process
   double seconds_ = 0;
@@ -301,7 +284,7 @@ Result<int> Finetune(const FinetuneFlags& flags, TraceFile* trace, Console& cons
   HostHooks host = ProcessHooks(loaded.environment);
   host.observer = TraceOf(trace, "training");
   if (!flags.dump_gradients.empty()) return DumpGradients(flags, loaded, host, console);
-  Reporter reporter(console, flags.json, loaded.model.config().training.output);
+  Reporter reporter(console, flags.json);
   RL_ASSIGN_OR_RETURN(const FineTuneResult result,
                       FineTuneModel(loaded.model, flags.options, flags.config.plugins,
                                     reporter.Hooks(), host, console));

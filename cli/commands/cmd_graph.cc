@@ -106,8 +106,8 @@ Status WriteDrawings(DrawingFiles& files, const std::string& title, const Form& 
     options.title = title;
     options.opened = form.layers;
     options.device_names = device_names;
-    RL_ASSIGN_OR_RETURN(const Picture picture, DrawGraph(parts, options));
-    RL_RETURN_IF_ERROR(files.svg->Write(SvgFile(picture)));
+    RL_ASSIGN_OR_RETURN(const drawing::Picture picture, DrawGraph(parts, options));
+    RL_RETURN_IF_ERROR(files.svg->Write(drawing::SvgFile(picture)));
   }
   if (files.html == nullptr) return OkStatus();
   RL_ASSIGN_OR_RETURN(const std::string page, GraphPage(title, parts, device_names));

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "cli/reports/chart.h"
-#include "cli/reports/markup.h"
+#include "core/drawing/chart.h"
+#include "core/drawing/markup.h"
 
 namespace rullama::cli {
 namespace {
@@ -29,7 +29,7 @@ std::string OfLength(const BenchPoint& point) {
 }
 
 std::string SpeedText(double per_s) {
-  return per_s < 1000 ? NumberText(per_s) : fmt::format("{:.0f}", per_s);
+  return per_s < 1000 ? drawing::NumberText(per_s) : fmt::format("{:.0f}", per_s);
 }
 
 // Lengths are mostly powers of two.
@@ -40,9 +40,9 @@ double PlaceOfLength(int64_t tokens) {
 double PlaceOfDepth(int64_t tokens) { return static_cast<double>(tokens); }
 
 // One curve for each label, and a mark of the axis for each measured number of tokens.
-Picture Plot(Chart chart, const std::vector<BenchPoint>& points,
-             std::string (*label_of)(const BenchPoint&), int64_t BenchPoint::*x,
-             double (*place_of)(int64_t)) {
+drawing::Picture Plot(drawing::Chart chart, const std::vector<BenchPoint>& points,
+                      std::string (*label_of)(const BenchPoint&), int64_t BenchPoint::*x,
+                      double (*place_of)(int64_t)) {
   std::set<int64_t> measured;
   for (const BenchPoint& point : points) measured.insert(point.*x);
   for (const int64_t tokens : measured) {
@@ -50,7 +50,7 @@ Picture Plot(Chart chart, const std::vector<BenchPoint>& points,
   }
   for (const BenchPoint& point : points) {
     const std::string label = label_of(point);
-    auto series = std::ranges::find(chart.series, label, &ChartSeries::label);
+    auto series = std::ranges::find(chart.series, label, &drawing::ChartSeries::label);
     if (series == chart.series.end()) series = chart.series.insert(series, {.label = label});
     series->points.push_back(
         {.x = place_of(point.*x),
@@ -59,23 +59,25 @@ Picture Plot(Chart chart, const std::vector<BenchPoint>& points,
                              DepthText(point), SettingText(point), SpeedText(point.mean_per_s),
                              SpeedText(point.stddev_per_s))});
   }
-  for (ChartSeries& series : chart.series) std::ranges::sort(series.points, {}, &ChartPoint::x);
+  for (drawing::ChartSeries& series : chart.series)
+    std::ranges::sort(series.points, {}, &drawing::ChartPoint::x);
   chart.y_label = "tokens/s";
   chart.log_y = true;
-  return DrawChart(chart);
+  return drawing::DrawChart(chart);
 }
 
 }  // namespace
 
-Picture BenchPlot(const std::string& title, const std::vector<BenchPoint>& points) {
+drawing::Picture BenchPlot(const std::string& title, const std::vector<BenchPoint>& points) {
   std::set<int64_t> depths;
   for (const BenchPoint& point : points) depths.insert(point.depth);
-  Picture plot = Plot({.title = title, .x_label = "tokens of the test"}, points, AtDepth,
-                      &BenchPoint::tokens, PlaceOfLength);
+  drawing::Picture plot = Plot({.title = title, .x_label = "tokens of the test"}, points, AtDepth,
+                               &BenchPoint::tokens, PlaceOfLength);
   if (depths.size() < 2) return plot;
-  const Picture over_depth = Plot({.title = title, .x_label = "tokens in the cache before"}, points,
-                                  OfLength, &BenchPoint::depth, PlaceOfDepth);
-  return Stacked(plot, over_depth);
+  const drawing::Picture over_depth =
+      Plot({.title = title, .x_label = "tokens in the cache before"}, points, OfLength,
+           &BenchPoint::depth, PlaceOfDepth);
+  return drawing::Stacked(plot, over_depth);
 }
 
 }  // namespace rullama::cli

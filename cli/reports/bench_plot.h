@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/reports/picture.h"
+#include "core/drawing/picture.h"
 
 namespace rullama::cli {
 
@@ -21,6 +21,6 @@ struct BenchPoint {
 // A chart over the lengths of prompts, and one over depths if several were measured, with curves of
 // their own for each setting. Kinds differ by orders of magnitude, so speeds are on a logarithmic
 // axis.
-Picture BenchPlot(const std::string& title, const std::vector<BenchPoint>& points);
+drawing::Picture BenchPlot(const std::string& title, const std::vector<BenchPoint>& points);
 
 }  // namespace rullama::cli

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <string_view>
 
-#include "cli/reports/chart.h"
 #include "cli/reports/heat_map.h"
-#include "cli/reports/markup.h"
 #include "cli/reports/page.h"
-#include "cli/reports/picture.h"
+#include "core/drawing/chart.h"
+#include "core/drawing/markup.h"
+#include "core/drawing/picture.h"
 #include "core/ir/dot.h"
 
 namespace rullama::cli {
@@ -18,8 +18,8 @@ namespace {
 constexpr size_t kMaxReaders = 8;
 
 // The first value of each block, and the last of all.
-std::vector<Tick> TicksOf(const std::vector<ValueRow>& values) {
-  std::vector<Tick> ticks;
+std::vector<drawing::Tick> TicksOf(const std::vector<ValueRow>& values) {
+  std::vector<drawing::Tick> ticks;
   int64_t last = kNoBlock;
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t block = BlockOfName(values[i].name);
@@ -31,43 +31,46 @@ std::vector<Tick> TicksOf(const std::vector<ValueRow>& values) {
   return ticks;
 }
 
-Picture ErrorChart(const DiffReport& report) {
-  ChartSeries series;
+drawing::Picture ErrorChart(const DiffReport& report) {
+  drawing::ChartSeries series;
   for (size_t i = 0; i < report.values.size(); ++i) {
     const ValueRow& row = report.values[i];
-    series.points.push_back({.x = static_cast<double>(i),
-                             .y = row.error.nmse,
-                             .note = fmt::format("{}: {}", row.name, NumberText(row.error.nmse)),
-                             .marked = row.above});
+    series.points.push_back(
+        {.x = static_cast<double>(i),
+         .y = row.error.nmse,
+         .note = fmt::format("{}: {}", row.name, drawing::NumberText(row.error.nmse)),
+         .marked = row.above});
   }
-  return DrawChart(
+  return drawing::DrawChart(
       {.title = "Error of each value, in the order of computation",
        .x_label = "value",
        .y_label = "NMSE",
        .log_y = true,
        .series = {std::move(series)},
-       .limits = {{report.thresholds.nmse, "threshold " + NumberText(report.thresholds.nmse)}},
+       .limits = {{report.thresholds.nmse,
+                   "threshold " + drawing::NumberText(report.thresholds.nmse)}},
        .x_ticks = TicksOf(report.values)});
 }
 
-Picture DivergenceChart(const DiffReport& report) {
-  ChartSeries series;
+drawing::Picture DivergenceChart(const DiffReport& report) {
+  drawing::ChartSeries series;
   for (size_t i = 0; i < report.positions.size(); ++i) {
     const PositionError& position = report.positions[i];
-    series.points.push_back(
-        {.x = static_cast<double>(i),
-         .y = position.kl,
-         .note = fmt::format("{}: {} nats{}", PositionText(report, i), NumberText(position.kl),
-                             position.same_best ? "" : ", another best token"),
-         .marked = !position.same_best});
+    series.points.push_back({.x = static_cast<double>(i),
+                             .y = position.kl,
+                             .note = fmt::format("{}: {} nats{}", PositionText(report, i),
+                                                 drawing::NumberText(position.kl),
+                                                 position.same_best ? "" : ", another best token"),
+                             .marked = !position.same_best});
   }
-  return DrawChart({.title = "Divergence of the predictions",
-                    .x_label = "position",
-                    .y_label = "KL (nats)",
-                    .log_y = true,
-                    .series = {std::move(series)},
-                    .limits = {{report.thresholds.kl,
-                                "threshold of the mean " + NumberText(report.thresholds.kl)}}});
+  return drawing::DrawChart(
+      {.title = "Divergence of the predictions",
+       .x_label = "position",
+       .y_label = "KL (nats)",
+       .log_y = true,
+       .series = {std::move(series)},
+       .limits = {{report.thresholds.kl,
+                   "threshold of the mean " + drawing::NumberText(report.thresholds.kl)}}});
 }
 
 // The item of a value in the neighbourhood of another.
@@ -81,13 +84,15 @@ std::string NeighbourMarkup(const Graph& graph, ValueId id, std::string_view rol
                                : fmt::format(", by {}", NameOf(graph.ops[value.producer].kind));
   const std::string source = value.source.empty() || value.source == value.name
                                  ? ""
-                                 : fmt::format("<br>weight {}", Escaped(value.source));
-  const std::string error = known ? fmt::format("<br>NMSE {}{}", NumberText(row->error.nmse),
-                                                row->above ? ", above the threshold" : "")
-                                  : "";
+                                 : fmt::format("<br>weight {}", drawing::Escaped(value.source));
+  const std::string error = known
+                                ? fmt::format("<br>NMSE {}{}", drawing::NumberText(row->error.nmse),
+                                              row->above ? ", above the threshold" : "")
+                                : "";
   return fmt::format("<li{}><span class=\"dim\">{}</span> <code>{}</code><br>{}{}{}{}</li>\n",
-                     known && row->above ? " class=\"bad\"" : "", Escaped(role),
-                     Escaped(value.name), Escaped(ToString(value.type)), made, source, error);
+                     known && row->above ? " class=\"bad\"" : "", drawing::Escaped(role),
+                     drawing::Escaped(value.name), drawing::Escaped(ToString(value.type)), made,
+                     source, error);
 }
 
 std::string ReadersMarkup(const Graph& graph, ValueId id, const DiffReport& report) {
@@ -140,9 +145,9 @@ void AddValueTable(const DiffReport& report, Page& page) {
   rows.reserve(report.values.size());
   for (const ValueRow& row : report.values) {
     rows.push_back({{row.name, "name"},
-                    {NumberText(row.error.nmse), "number"},
-                    {NumberText(row.error.max_error), "number"},
-                    {NumberText(std::max(0.0, 1 - row.error.cosine)), "number"},
+                    {drawing::NumberText(row.error.nmse), "number"},
+                    {drawing::NumberText(row.error.max_error), "number"},
+                    {drawing::NumberText(std::max(0.0, 1 - row.error.cosine)), "number"},
                     {fmt::format("{}", row.error.not_finite), "number"},
                     {row.above ? "above" : "", "bad"}});
   }
@@ -160,16 +165,17 @@ void AddLogits(const DiffReport& report, Page& page) {
   const DiffConfig& most = report.thresholds;
   const bool far = !(report.logits.mean_kl <= most.kl);
   const bool other = report.logits.top1 < most.top1;
-  page.Table({{"logits"}, {"found", "number"}, {"threshold", "number"}, {""}},
-             {{{"KL, mean (nats)"},
-               {NumberText(report.logits.mean_kl), "number"},
-               {NumberText(most.kl), "number"},
-               {far ? "above" : "", "bad"}},
-              {{"KL, largest (nats)"}, {NumberText(report.logits.max_kl), "number"}, {}, {}},
-              {{"same best token"},
-               {fmt::format("{:.4g} %", 100 * report.logits.top1), "number"},
-               {fmt::format("{:.4g} %", 100 * most.top1), "number"},
-               {other ? "below" : "", "bad"}}});
+  page.Table(
+      {{"logits"}, {"found", "number"}, {"threshold", "number"}, {""}},
+      {{{"KL, mean (nats)"},
+        {drawing::NumberText(report.logits.mean_kl), "number"},
+        {drawing::NumberText(most.kl), "number"},
+        {far ? "above" : "", "bad"}},
+       {{"KL, largest (nats)"}, {drawing::NumberText(report.logits.max_kl), "number"}, {}, {}},
+       {{"same best token"},
+        {fmt::format("{:.4g} %", 100 * report.logits.top1), "number"},
+        {fmt::format("{:.4g} %", 100 * most.top1), "number"},
+        {other ? "below" : "", "bad"}}});
 }
 
 void AddSelections(const DiffReport& report, const std::string& baseline, Page& page) {
@@ -183,12 +189,12 @@ void AddSelections(const DiffReport& report, const std::string& baseline, Page& 
 }
 
 void AddMap(const ErrorMap& map, Page& page) {
-  page.Figure(InlineSvg(DrawHeatMap({.title = "Absolute error of " + map.name,
-                                     .row_label = "position",
-                                     .column_label = "element of the row",
-                                     .rows = map.rows,
-                                     .columns = map.columns,
-                                     .cells = map.cells})),
+  page.Figure(drawing::InlineSvg(DrawHeatMap({.title = "Absolute error of " + map.name,
+                                              .row_label = "position",
+                                              .column_label = "element of the row",
+                                              .rows = map.rows,
+                                              .columns = map.columns,
+                                              .cells = map.cells})),
               "Elements that share a cell show the largest of their errors.");
 }
 
@@ -198,10 +204,10 @@ void AddReport(const DiffReport& report, const Graph& graph, const DiffSubject& 
   page.Verdict(report.above ? "different" : "the same, within the thresholds", !report.above);
   if (report.bisected) page.Paragraph(CauseText(report, subject.baseline) + ".");
   AddLogits(report, page);
-  page.Figure(InlineSvg(ErrorChart(report)),
+  page.Figure(drawing::InlineSvg(ErrorChart(report)),
               "Squared differences over the squares of the baseline. Triangles are above the "
               "threshold; at the lower edge there is no difference.");
-  page.Figure(InlineSvg(DivergenceChart(report)),
+  page.Figure(drawing::InlineSvg(DivergenceChart(report)),
               "Kullback-Leibler divergence of the next token. At triangles the most likely token "
               "is another one.");
   if (const ValueRow* first = FirstAbove(report))

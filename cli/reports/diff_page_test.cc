@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/reports/markup_test_util.h"
+#include "core/drawing/markup_test_util.h"
 #include "core/ir/builder.h"
 
 namespace rullama::cli {
@@ -49,8 +49,8 @@ TEST(DiffPageTest, HostileNamesStayText) {
   const Subject subject = MakeSubject();
   const std::string page = DiffPage({kHostileName, 2, "op", kHostileName}, subject.graph,
                                     {subject.report, subject.report});
-  EXPECT_EQ(MarkupFault(page), "");
-  EXPECT_EQ(ForeignPart(page), "");
+  EXPECT_EQ(drawing::MarkupFault(page), "");
+  EXPECT_EQ(drawing::ForeignPart(page), "");
   EXPECT_THAT(page, HasSubstr("&lt;img src=x"));
 }
 
@@ -58,7 +58,7 @@ TEST(DiffPageTest, PositionsHaveTheTextOfTheirTokens) {
   Subject subject = MakeSubject();
   subject.report.texts = {"Anna", "\n<b>\xff"};
   const std::string page = DiffPage({"m", 2, "op", "reference"}, subject.graph, {subject.report});
-  EXPECT_EQ(MarkupFault(page), "");
+  EXPECT_EQ(drawing::MarkupFault(page), "");
   EXPECT_THAT(page, HasSubstr("position 0, after 'Anna': 0.1 nats"));
   EXPECT_THAT(page, HasSubstr("position 1, after ' &lt;b&gt;\\xff': 0.2 nats, another best token"));
   EXPECT_THAT(DiffText(subject.report, "reference"),

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "cli/reports/graph_layout.h"
-#include "cli/reports/markup.h"
-#include "cli/reports/style.h"
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
+#include "core/drawing/markup.h"
+#include "core/drawing/style.h"
 
 namespace rullama::cli {
 namespace {
@@ -262,7 +262,7 @@ class DrawingBuilder {
 };
 
 // A line of a box: fit for its width.
-std::string Line(const std::string& text) { return Fitted(ShownName(text), kMaxColumns); }
+std::string Line(const std::string& text) { return drawing::Fitted(ShownName(text), kMaxColumns); }
 
 size_t Columns(const std::string& line) {
   return static_cast<size_t>(std::ranges::count_if(
@@ -291,7 +291,7 @@ class DrawingPainter {
     edges_.assign(drawing_.edges.begin(), drawing_.edges.end());
   }
 
-  Result<Picture> Paint() {
+  Result<drawing::Picture> Paint() {
     std::vector<EdgeEnds> ends;
     DropRepeatedLabels();
     for (const Edge& edge : edges_) {
@@ -303,12 +303,12 @@ class DrawingPainter {
     for (const auto& [block, group] : groups_) PaintGroup(block, layout_.groups[group]);
     for (size_t i = 0; i < edges_.size(); ++i) PaintEdge(edges_[i], layout_.edges[i]);
     for (size_t i = 0; i < drawing_.nodes.size(); ++i) PaintNode(i);
-    body_ += "</g>" + SvgText(kMargin, 20, "", options_.title) + Legend();
+    body_ += "</g>" + drawing::SvgText(kMargin, 20, "", options_.title) + Legend();
     const double width = std::max(
         layout_.width + 2 * kMargin,
         static_cast<double>(Columns(options_.title)) * kColumnWidth + 2 * kMargin + legend_width_);
-    return Picture{std::ceil(width), std::ceil(layout_.height + kTitleHeight + kMargin),
-                   options_.title, std::move(body_)};
+    return drawing::Picture{std::ceil(width), std::ceil(layout_.height + kTitleHeight + kMargin),
+                            options_.title, std::move(body_)};
   }
 
  private:
@@ -328,8 +328,8 @@ class DrawingPainter {
         "<rect class=\"group\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
         "rx=\"8\"/>",
         group.corner.x, group.corner.y, group.width, group.height);
-    body_ +=
-        SvgText(group.corner.x + 8, group.corner.y + 15, "dim", fmt::format("block {}", block));
+    body_ += drawing::SvgText(group.corner.x + 8, group.corner.y + 15, "dim",
+                              fmt::format("block {}", block));
   }
 
   void PaintEdge(const Edge& edge, const PlacedEdge& placed) {
@@ -342,7 +342,8 @@ class DrawingPainter {
                          placed.tip_begin.y + 0.35 * dx, placed.tip_begin.x + 0.35 * dy,
                          placed.tip_begin.y - 0.35 * dx);
     if (edge.label.empty()) return;
-    body_ += SvgText(placed.label.x, placed.label.y + 4, "middle dim mono small", edge.label);
+    body_ +=
+        drawing::SvgText(placed.label.x, placed.label.y + 4, "middle dim mono small", edge.label);
   }
 
   void PaintNode(size_t index) {
@@ -350,17 +351,18 @@ class DrawingPainter {
     const NodeBox& box = boxes_[index];
     const Position corner{layout_.nodes[index].x - box.width / 2,
                           layout_.nodes[index].y - box.height / 2};
-    const std::string css =
-        node.kind == NodeKind::kStub
-            ? std::string("stub")
-            : fmt::format("node {}s{}", node.alone ? "alone " : "", node.colour % kSeriesColours);
+    const std::string css = node.kind == NodeKind::kStub
+                                ? std::string("stub")
+                                : fmt::format("node {}s{}", node.alone ? "alone " : "",
+                                              node.colour % drawing::kSeriesColours);
     body_ += fmt::format(
         "<g class=\"{}\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
         "rx=\"5\"/>",
         css, corner.x, corner.y, box.width, box.height);
     for (size_t i = 0; i < node.lines.size(); ++i) {
-      body_ += SvgText(corner.x + kPadding, corner.y + 17 + static_cast<double>(i) * kLineHeight,
-                       i == 0 ? "mono strong" : "mono dim", Line(node.lines[i]));
+      body_ += drawing::SvgText(corner.x + kPadding,
+                                corner.y + 17 + static_cast<double>(i) * kLineHeight,
+                                i == 0 ? "mono strong" : "mono dim", Line(node.lines[i]));
     }
     body_ += "</g>";
   }
@@ -376,8 +378,8 @@ class DrawingPainter {
       legend += fmt::format(
           "<g class=\"node s{}\"><rect x=\"{:.1f}\" y=\"9\" width=\"14\" height=\"14\" "
           "rx=\"3\"/></g>",
-          i % kSeriesColours, x);
-      legend += SvgText(x + 20, 20, "dim", name);
+          i % drawing::kSeriesColours, x);
+      legend += drawing::SvgText(x + 20, 20, "dim", name);
       legend_width_ += static_cast<double>(Columns(name)) * kColumnWidth + 36;
     }
     return legend;
@@ -483,7 +485,8 @@ Drawing WithRuns(Drawing drawing) {
 
 }  // namespace
 
-Result<Picture> DrawGraph(const std::vector<DrawnPart>& parts, const DrawingOptions& options) {
+Result<drawing::Picture> DrawGraph(const std::vector<DrawnPart>& parts,
+                                   const DrawingOptions& options) {
   Drawing drawing = WithoutUnread(DrawingBuilder(parts, options).Build());
   return DrawingPainter(WithRuns(Connected(std::move(drawing))), options).Paint();
 }

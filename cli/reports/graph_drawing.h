@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/reports/picture.h"
 #include "core/base/status.h"
+#include "core/drawing/picture.h"
 #include "core/ir/dot.h"
 #include "core/ir/graph.h"
 
@@ -34,7 +34,8 @@ struct DrawingOptions {
 };
 
 // Error graph.layout. Names may be any bytes.
-Result<Picture> DrawGraph(const std::vector<DrawnPart>& parts, const DrawingOptions& options);
+Result<drawing::Picture> DrawGraph(const std::vector<DrawnPart>& parts,
+                                   const DrawingOptions& options);
 
 // The blocks that have ops, ascending, with the number of their ops.
 struct BlockSize {

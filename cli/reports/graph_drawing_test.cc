@@ -9,7 +9,7 @@
 #include <regex>
 
 #include "cli/reports/graph_page.h"
-#include "cli/reports/markup_test_util.h"
+#include "core/drawing/markup_test_util.h"
 #include "core/ir/builder.h"
 
 namespace rullama::cli {
@@ -38,9 +38,9 @@ Graph TwoBlocks() {
 std::string Draw(const std::vector<DrawnPart>& parts, const DrawingOptions& options) {
   const auto picture = DrawGraph(parts, options);
   EXPECT_TRUE(picture) << picture.error().ToString();
-  const std::string svg = SvgFile(*picture);
-  EXPECT_EQ(MarkupFault(svg), "");
-  EXPECT_EQ(ForeignPart(svg), "");
+  const std::string svg = drawing::SvgFile(*picture);
+  EXPECT_EQ(drawing::MarkupFault(svg), "");
+  EXPECT_EQ(drawing::ForeignPart(svg), "");
   return svg;
 }
 
@@ -185,8 +185,8 @@ TEST(GraphPageTest, HasEachBlockAndStaysText) {
   const Graph graph = TwoBlocks();
   const auto page = GraphPage(kHostileOp, {{&graph, 0}}, {});
   ASSERT_TRUE(page) << page.error().ToString();
-  EXPECT_EQ(MarkupFault(*page), "");
-  EXPECT_EQ(ForeignPart(*page), "");
+  EXPECT_EQ(drawing::MarkupFault(*page), "");
+  EXPECT_EQ(drawing::ForeignPart(*page), "");
   EXPECT_THAT(*page, HasSubstr("<summary>Block 0: 2 ops</summary>"));
   EXPECT_THAT(*page, HasSubstr("<summary>Block 1: 1 ops</summary>"));
 }

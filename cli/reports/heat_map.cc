@@ -7,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
-#include "cli/reports/markup.h"
-#include "cli/reports/style.h"
+#include "core/drawing/markup.h"
+#include "core/drawing/style.h"
 
 namespace rullama::cli {
 namespace {
@@ -19,15 +19,15 @@ constexpr double kMapWidth = 866;
 constexpr int64_t kMaxColumns = 192;
 constexpr int64_t kMaxShownRows = 96;
 constexpr double kDecades = 4;
-constexpr size_t kNotFinite = kHeatColours;
+constexpr size_t kNotFinite = drawing::kHeatColours;
 
 // The index of a value's colour: 0 where it is kDecades below the largest.
 size_t ColourOf(double value, double largest) {
   if (!std::isfinite(value)) return kNotFinite;
   if (!(value > 0) || !(largest > 0)) return 0;
   const double part = 1 + std::log10(value / largest) / kDecades;
-  const auto index = static_cast<int64_t>(std::ceil(part * (kHeatColours - 1)));
-  return static_cast<size_t>(std::clamp<int64_t>(index, 0, kHeatColours - 1));
+  const auto index = static_cast<int64_t>(std::ceil(part * (drawing::kHeatColours - 1)));
+  return static_cast<size_t>(std::clamp<int64_t>(index, 0, drawing::kHeatColours - 1));
 }
 
 class HeatPainter {
@@ -43,19 +43,19 @@ class HeatPainter {
     }
   }
 
-  Picture Paint() {
+  drawing::Picture Paint() {
     Text(kMapLeft, 18, "", map_.title);
     PaintCells();
     PaintAxes();
     PaintLegend();
-    return {kPictureWidth, Bottom() + 84, map_.title, std::move(body_)};
+    return {drawing::kPictureWidth, Bottom() + 84, map_.title, std::move(body_)};
   }
 
  private:
   [[nodiscard]] double Bottom() const { return kMapTop + height_ * static_cast<double>(rows_); }
 
   void Text(double x, double y, std::string_view css, std::string_view text) {
-    body_ += SvgText(x, y, css, text);
+    body_ += drawing::SvgText(x, y, css, text);
   }
 
   // The largest of the cells that share a place; NaN and infinity count more than all numbers.
@@ -74,7 +74,7 @@ class HeatPainter {
 
   // One path for each colour, with neighbours of the same colour as one rectangle.
   void PaintCells() {
-    std::array<std::string, kHeatColours + 1> paths;
+    std::array<std::string, drawing::kHeatColours + 1> paths;
     for (int64_t row = 0; row < rows_; ++row) {
       for (int64_t first = 0, next = 0; first < columns_; first = next) {
         const size_t colour = ColourOf(At(row, first), largest_);
@@ -112,13 +112,13 @@ class HeatPainter {
 
   void PaintLegend() {
     const double y = Bottom() + 40;
-    for (size_t i = 0; i < kHeatColours; ++i) {
+    for (size_t i = 0; i < drawing::kHeatColours; ++i) {
       body_ += fmt::format("<rect class=\"{}\" x=\"{:g}\" y=\"{:g}\" width=\"40\" height=\"14\"/>",
                            ClassOf(i), kMapLeft + 40 * static_cast<double>(i), y);
     }
-    const double end = kMapLeft + 40 * kHeatColours;
-    Text(kMapLeft, y + 30, "dim", "≤ " + NumberText(largest_ * std::pow(10, -kDecades)));
-    Text(end, y + 30, "end dim", NumberText(largest_));
+    const double end = kMapLeft + 40 * drawing::kHeatColours;
+    Text(kMapLeft, y + 30, "dim", "≤ " + drawing::NumberText(largest_ * std::pow(10, -kDecades)));
+    Text(end, y + 30, "end dim", drawing::NumberText(largest_));
     body_ +=
         fmt::format("<rect class=\"not-finite\" x=\"{:g}\" y=\"{:g}\" width=\"14\" height=\"14\"/>",
                     end + 24, y);
@@ -134,6 +134,6 @@ class HeatPainter {
 
 }  // namespace
 
-Picture DrawHeatMap(const HeatMap& map) { return HeatPainter(map).Paint(); }
+drawing::Picture DrawHeatMap(const HeatMap& map) { return HeatPainter(map).Paint(); }
 
 }  // namespace rullama::cli

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "cli/reports/picture.h"
+#include "core/drawing/picture.h"
 
 namespace rullama::cli {
 
@@ -20,6 +20,6 @@ struct HeatMap {
 
 // Neighbours share a cell of the picture where there are more than it has places; the cell shows
 // the largest of them. Colours span the four decades below the largest finite cell.
-Picture DrawHeatMap(const HeatMap& map);
+drawing::Picture DrawHeatMap(const HeatMap& map);
 
 }  // namespace rullama::cli

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/reports/bench_plot.h"
-#include "cli/reports/markup_test_util.h"
+#include "core/drawing/markup_test_util.h"
 
 namespace rullama::cli {
 namespace {
@@ -38,14 +38,14 @@ TEST(MemoryBarsTest, DevicesSayWhatIsFree) {
 TEST(BenchPlotTest, DepthsGetAChartOfTheirOwn) {
   const std::vector<BenchPoint> points = {
       {"pp", 8, 0, 100, 1}, {"pp", 16, 0, 12345, 1}, {"tg", 4, 0, 10, 0}, {"pp", 8, 32, 50, 2}};
-  const std::string both = SvgFile(BenchPlot("<model>", points));
-  EXPECT_EQ(MarkupFault(both), "");
+  const std::string both = drawing::SvgFile(BenchPlot("<model>", points));
+  EXPECT_EQ(drawing::MarkupFault(both), "");
   EXPECT_THAT(both, HasSubstr(">pp @ d32<"));
   EXPECT_THAT(both, HasSubstr("pp8 @ d32: 50 ± 2 tokens/s"));
   EXPECT_THAT(both, HasSubstr("pp16: 12345 ± 1 tokens/s"));
   for (const char* tick : {">4<", ">8<", ">16<"}) EXPECT_THAT(both, HasSubstr(tick));
   EXPECT_THAT(both, HasSubstr("tokens in the cache before"));
-  const std::string one = SvgFile(BenchPlot("m", {points.begin(), points.begin() + 3}));
+  const std::string one = drawing::SvgFile(BenchPlot("m", {points.begin(), points.begin() + 3}));
   EXPECT_THAT(one, Not(HasSubstr("tokens in the cache before")));
 }
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "cli/reports/chart.h"
-#include "cli/reports/markup.h"
 #include "cli/reports/page.h"
+#include "core/drawing/chart.h"
+#include "core/drawing/markup.h"
 
 namespace rullama::cli {
 namespace {
@@ -36,9 +36,10 @@ std::vector<NumberedKind> NumberedKinds(const ProfileReport& report) {
 
 // The kinds with operations on a device as points; `numbers` are those of the kinds with the same
 // texts.
-ChartSeries KindPoints(const std::string& label, const ProfileReport& report,
-                       const std::string& device, const std::vector<NumberedKind>& numbers) {
-  ChartSeries series{.label = label, .points = {}, .joined = false};
+drawing::ChartSeries KindPoints(const std::string& label, const ProfileReport& report,
+                                const std::string& device,
+                                const std::vector<NumberedKind>& numbers) {
+  drawing::ChartSeries series{.label = label, .points = {}, .joined = false};
   for (const NumberedKind& of : NumberedKinds(report)) {
     const OpTotal& total = of.kind.total;
     if (of.kind.device != device || total.operations <= 0 || total.seconds <= 0) continue;
@@ -51,7 +52,7 @@ ChartSeries KindPoints(const std::string& label, const ProfileReport& report,
                              total.operation_rate() / kOperationsOfUnit),
          .label = same == numbers.end() ? "" : fmt::format("{}", same->number)});
   }
-  std::ranges::sort(series.points, {}, &ChartPoint::x);
+  std::ranges::sort(series.points, {}, &drawing::ChartPoint::x);
   return series;
 }
 
@@ -59,10 +60,11 @@ double DecadeBelow(double value) { return std::pow(10, std::floor(std::log10(val
 double DecadeAbove(double value) { return std::pow(10, std::ceil(std::log10(value))); }
 
 // The roof from one end of the axis to the other.
-ChartSeries RoofOf(const DevicePeaks& peaks, const std::vector<ChartSeries>& points) {
+drawing::ChartSeries RoofOf(const DevicePeaks& peaks,
+                            const std::vector<drawing::ChartSeries>& points) {
   double low = peaks.ridge() / 10, high = peaks.ridge() * 10;
-  for (const ChartSeries& series : points) {
-    for (const ChartPoint& point : series.points) {
+  for (const drawing::ChartSeries& series : points) {
+    for (const drawing::ChartPoint& point : series.points) {
       low = std::min(low, point.x);
       high = std::max(high, point.x);
     }
@@ -78,20 +80,21 @@ ChartSeries RoofOf(const DevicePeaks& peaks, const std::vector<ChartSeries>& poi
 }
 
 // Nothing for a device whose ops compute nothing, as a host that only looks up rows.
-std::optional<Picture> Roofline(const ProfiledTest& test, const std::string& device,
-                                const std::vector<NumberedKind>& kinds) {
-  std::vector<ChartSeries> series = {KindPoints("kinds of ops", test.report, device, kinds)};
+std::optional<drawing::Picture> Roofline(const ProfiledTest& test, const std::string& device,
+                                         const std::vector<NumberedKind>& kinds) {
+  std::vector<drawing::ChartSeries> series = {
+      KindPoints("kinds of ops", test.report, device, kinds)};
   if (test.before) series.push_back(KindPoints("before", *test.before, device, kinds));
-  std::erase_if(series, [](const ChartSeries& of) { return of.points.empty(); });
+  std::erase_if(series, [](const drawing::ChartSeries& of) { return of.points.empty(); });
   if (series.empty()) return std::nullopt;
   const DevicePeaks peaks = PeaksOf(test.report.peaks, device);
   if (peaks.known()) series.push_back(RoofOf(peaks, series));
-  return DrawChart({.title = fmt::format("Roofline of {}, {}", device, test.report.test),
-                    .x_label = "operations for each byte",
-                    .y_label = "Gop/s",
-                    .log_x = true,
-                    .log_y = true,
-                    .series = std::move(series)});
+  return drawing::DrawChart({.title = fmt::format("Roofline of {}, {}", device, test.report.test),
+                             .x_label = "operations for each byte",
+                             .y_label = "Gop/s",
+                             .log_x = true,
+                             .log_y = true,
+                             .series = std::move(series)});
 }
 
 std::vector<Cell> NumberHeads(std::vector<Cell> first) {
@@ -145,8 +148,8 @@ void AddComparison(const ProfileReport& report, const ProfileReport& before, Pag
              rows);
 }
 
-ChartSeries LayerSeries(const std::string& label, const ProfileReport& report) {
-  ChartSeries series{.label = label};
+drawing::ChartSeries LayerSeries(const std::string& label, const ProfileReport& report) {
+  drawing::ChartSeries series{.label = label};
   for (const NamedTotal& layer : LayersOf(report.profile)) {
     if (!layer.layer) continue;
     const double milliseconds = report.StepMilliseconds(layer.total.seconds);
@@ -159,14 +162,16 @@ ChartSeries LayerSeries(const std::string& label, const ProfileReport& report) {
 }
 
 void AddLayers(const ProfiledTest& test, Page& page) {
-  std::vector<ChartSeries> series = {LayerSeries(test.before ? "layers" : "", test.report)};
+  std::vector<drawing::ChartSeries> series = {
+      LayerSeries(test.before ? "layers" : "", test.report)};
   if (test.before) series.push_back(LayerSeries("before", *test.before));
-  page.Figure(InlineSvg(DrawChart({.title = "Time of each layer, " + test.report.test,
-                                   .x_label = "layer",
-                                   .y_label = "ms a step",
-                                   .series = std::move(series)})),
-              "Layers that take longer than their neighbours have other shapes or a longer cache, "
-              "unless their spread is large: then something else used the machine.");
+  page.Figure(
+      drawing::InlineSvg(drawing::DrawChart({.title = "Time of each layer, " + test.report.test,
+                                             .x_label = "layer",
+                                             .y_label = "ms a step",
+                                             .series = std::move(series)})),
+      "Layers that take longer than their neighbours have other shapes or a longer cache, "
+      "unless their spread is large: then something else used the machine.");
 }
 
 void AddWorkers(const ProfileReport& report, Page& page) {
@@ -220,9 +225,9 @@ void AddTest(const ProfiledTest& test, size_t slowest, Page& page) {
   std::set<std::string> devices;
   for (const NumberedKind& of : kinds) devices.insert(of.kind.device);
   for (const std::string& device : devices) {
-    const std::optional<Picture> roofline = Roofline(test, device, kinds);
+    const std::optional<drawing::Picture> roofline = Roofline(test, device, kinds);
     if (!roofline) continue;
-    page.Figure(InlineSvg(*roofline),
+    page.Figure(drawing::InlineSvg(*roofline),
                 "The line is the roof: what the device reached at best in this call. Left of its "
                 "bend, bytes bound an op, right of it operations. Numbers are those of the table, "
                 "the longest kind first; kinds that compute nothing are in the table only.");

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/reports/markup_test_util.h"
+#include "core/drawing/markup_test_util.h"
 
 namespace rullama::cli {
 namespace {
@@ -25,8 +25,8 @@ ProfileReport ReportOf(const std::string& name) {
 
 TEST(ProfilePageTest, HostileNamesStayText) {
   const std::string page = ProfilePage({{ReportOf(kHostileValue), ReportOf(kHostileValue)}}, 20);
-  EXPECT_EQ(MarkupFault(page), "");
-  EXPECT_EQ(ForeignPart(page), "");
+  EXPECT_EQ(drawing::MarkupFault(page), "");
+  EXPECT_EQ(drawing::ForeignPart(page), "");
   EXPECT_THAT(page, HasSubstr("&lt;img src=x"));
 }
 
@@ -61,7 +61,7 @@ TEST(ProfilePageTest, WithoutPeaksThereIsNoRoof) {
   ProfileReport report = ReportOf("fake");
   report.peaks.clear();
   const std::string page = ProfilePage({{report, {}}}, 20);
-  EXPECT_EQ(MarkupFault(page), "");
+  EXPECT_EQ(drawing::MarkupFault(page), "");
   EXPECT_THAT(page, Not(HasSubstr("peaks of")));
 }
 

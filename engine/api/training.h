@@ -71,8 +71,6 @@ struct FineTuneHooks {
   std::function<void(const ValidationReport&)> on_validation = {};
   // A checkpoint was written; on another rank than 0: rank 0 writes it now.
   std::function<void(const std::string& folder)> on_saved = {};
-  // The losses so far, with each checkpoint that this process has written.
-  std::function<void(const LossHistory&)> on_losses = {};
   // Polled between steps; once it is true the run ends with a checkpoint. In a group that of rank 0
   // counts.
   std::shared_ptr<const std::atomic<bool>> cancelled = {};

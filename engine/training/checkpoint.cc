@@ -21,6 +21,7 @@
 #include "core/base/mmap_file.h"
 #include "core/gguf/atomic_file.h"
 #include "core/safetensors/safetensors.h"
+#include "engine/training/loss_plot.h"
 
 namespace rullama {
 namespace {
@@ -36,7 +37,7 @@ constexpr const char* kDigest = "digest";
 constexpr const char* kBestFolder = "best";
 // The files that a run leaves in its output folder in addition to checkpoints and the best adapter.
 constexpr std::array<std::string_view, 4> kAdapterFiles = {
-    "adapter_config.json", "adapter_model.safetensors", "adapter.gguf", "loss.svg"};
+    "adapter_config.json", "adapter_model.safetensors", "adapter.gguf", kLossPlot};
 constexpr std::string_view kM = ".m";
 constexpr std::string_view kV = ".v";
 

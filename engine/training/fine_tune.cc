@@ -5,13 +5,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "core/base/clock.h"
+#include "core/drawing/picture.h"
+#include "core/gguf/atomic_file.h"
 #include "engine/loading/engine_config.h"
 #include "engine/loading/logged_notices.h"
 #include "engine/training/checkpoint.h"
 #include "engine/training/learning_rate.h"
+#include "engine/training/loss_plot.h"
 #include "engine/training/run_settings.h"
 #include "engine/training/training_setup.h"
 
@@ -240,10 +245,18 @@ class FineTuning {
     const fs::path folder = fs::path(config().output) / CheckpointName(step());
     if (IsFirst()) {
       RL_RETURN_IF_ERROR(WriteCheckpoint(folder));
-      if (hooks_.on_losses) hooks_.on_losses(history_);
+      RL_RETURN_IF_ERROR(DrawLosses());
     }
     if (hooks_.on_saved) hooks_.on_saved(folder.string());
     return OkStatus();
+  }
+
+  Status DrawLosses() const {
+    if (history_.steps.empty()) return OkStatus();
+    RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(fs::path(config().output) / kLossPlot));
+    const std::string svg = drawing::SvgFile(LossPlot(history_));
+    RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(svg))));
+    return file.Commit();
   }
 
   Status WriteCheckpoint(const fs::path& folder) {

@@ -39,12 +39,12 @@ class TrainingReport:
 class TrainingResult:
     """What a run ended with."""
 
-    folder: Path  #: with the adapter: for PEFT, and ``adapter.gguf`` for llama.cpp
+    folder: Path  #: with the adapter: for PEFT, ``adapter.gguf`` for llama.cpp, and ``loss.svg``
     step: int  #: optimizer steps that were done
     loss: float  #: of the last step, before it
     test_loss: float | None  #: of ``test.jsonl``, if there is one
-    #: Of each step of the whole run, before it, also of steps before the run was resumed: what the
-    #: program draws as ``loss.svg``.
+    #: Of each step of the whole run, before it, also of steps before the run was resumed: what
+    #: ``loss.svg`` draws.
     losses: tuple[float, ...] = ()
     validations: tuple[tuple[int, float], ...] = ()  #: steps and losses, in their order
 

@@ -25,6 +25,7 @@ def test_the_model_answers_with_what_it_learnt(tmp_path):
     assert result.step == 20 and result.folder == tmp_path / "adapter"
     assert [report.step for report in reports] == [5, 10, 15, 20]
     assert reports[-1].loss < reports[0].loss
+    assert "<svg" in (result.folder / "loss.svg").read_text()
     assert len(result.losses) == 20 and result.losses[-1] == result.loss < result.losses[0]
     assert result.validations == ()
     assert reports[-1].kind == "train" and reports[-1].grad_norm > 0

@@ -1,4 +1,4 @@
-#include "cli/reports/loss_plot.h"
+#include "engine/training/loss_plot.h"
 
 #include <fmt/format.h>
 
@@ -9,25 +9,26 @@
 #include <span>
 #include <utility>
 
-#include "cli/reports/chart.h"
-#include "cli/reports/markup.h"
+#include "core/drawing/chart.h"
+#include "core/drawing/markup.h"
 
-namespace rullama::cli {
+namespace rullama {
 namespace {
 
 constexpr size_t kMaxPoints = 400;
 constexpr size_t kMaxMarks = 40;
 
-ChartPoint PointOf(int64_t step, double loss) {
+drawing::ChartPoint PointOf(int64_t step, double loss) {
   return {.x = static_cast<double>(step),
           .y = loss,
-          .note = fmt::format("step {}: {}", step, NumberText(loss))};
+          .note = fmt::format("step {}: {}", step, drawing::NumberText(loss))};
 }
 
-ChartSeries Training(const std::vector<double>& losses) {
+drawing::ChartSeries Training(const std::vector<double>& losses) {
   const size_t steps = losses.size() / kMaxPoints + 1;  // of a point
-  ChartSeries series{.label = steps == 1 ? std::string("training")
-                                         : fmt::format("training, mean of {} steps", steps)};
+  drawing::ChartSeries series{.label = steps == 1
+                                           ? std::string("training")
+                                           : fmt::format("training, mean of {} steps", steps)};
   for (size_t begin = 0; begin < losses.size(); begin += steps) {
     const auto part = std::span(losses).subspan(begin, std::min(steps, losses.size() - begin));
     const double sum = std::accumulate(part.begin(), part.end(), 0.0);
@@ -55,17 +56,17 @@ bool FallsFar(const LossHistory& history) {
 
 }  // namespace
 
-Picture LossPlot(const LossHistory& history) {
-  Chart chart{.title = "Loss", .x_label = "step", .y_label = "mean loss of a token"};
+drawing::Picture LossPlot(const LossHistory& history) {
+  drawing::Chart chart{.title = "Loss", .x_label = "step", .y_label = "mean loss of a token"};
   chart.log_y = FallsFar(history);
   chart.series.push_back(Training(history.steps));
   // Lines between a few points, or over an interruption, would look like measurements.
-  ChartSeries validation{.label = "validation", .joined = false};
+  drawing::ChartSeries validation{.label = "validation", .joined = false};
   for (const LossPoint& point : history.validations) {
     validation.points.push_back(PointOf(point.step, point.loss));
   }
   if (!validation.points.empty()) chart.series.push_back(std::move(validation));
-  return DrawChart(chart);
+  return drawing::DrawChart(chart);
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace rullama::cli {
+namespace rullama::drawing {
 
 // `text` fit for the content of an element and for a quoted attribute of HTML and XML: markup is
 // escaped, and control characters and bytes that are not UTF-8 appear as \x1b, as on a terminal.
@@ -16,4 +16,4 @@ std::string NumberText(double value);
 // `text` with at most `columns` characters: the middle of a longer one is replaced by "…".
 std::string Fitted(std::string_view text, size_t columns);
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace rullama::cli {
+namespace rullama::drawing {
 
 struct Tick {
   double value = 0;
@@ -32,4 +32,4 @@ class Scale {
   double low_, high_;
 };
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

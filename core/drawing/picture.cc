@@ -1,13 +1,13 @@
-#include "cli/reports/picture.h"
+#include "core/drawing/picture.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/reports/markup.h"
-#include "cli/reports/style.h"
+#include "core/drawing/markup.h"
+#include "core/drawing/style.h"
 
-namespace rullama::cli {
+namespace rullama::drawing {
 namespace {
 
 std::string Svg(const Picture& picture, std::string_view size, std::string_view head) {
@@ -45,4 +45,4 @@ std::string SvgFile(const Picture& picture) {
   return Svg(picture, SizeOf(picture), head);
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

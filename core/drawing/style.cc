@@ -1,6 +1,6 @@
-#include "cli/reports/style.h"
+#include "core/drawing/style.h"
 
-namespace rullama::cli {
+namespace rullama::drawing {
 
 std::string_view PictureStyle() {
   return R"css(:root{color-scheme:light dark;--paper:#fff;--panel:#f6f8fa;--ink:#1b1f24;--dim:#57606a;--line:#d0d7de;
@@ -26,31 +26,4 @@ svg .h5{fill:var(--h5)}svg .h6{fill:var(--h6)}svg .h7{fill:var(--h7)}svg .h8{fil
 )css";
 }
 
-std::string_view PageStyle() {
-  return R"css(*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
-main{max-width:1080px;margin:0 auto;padding:24px 20px 64px}
-h1{font-size:1.6rem;line-height:1.25;margin:0 0 8px;overflow-wrap:anywhere}
-h2{font-size:1.25rem;margin:40px 0 8px;padding-top:16px;border-top:1px solid var(--line);overflow-wrap:anywhere}
-h3{font-size:1rem;margin:28px 0 6px}
-p{margin:8px 0;max-width:75ch;overflow-wrap:anywhere}.dim,figcaption{color:var(--dim)}
-figure{margin:20px 0}figcaption{font-size:.9rem;margin-top:4px;max-width:85ch}
-.wide{overflow-x:auto}.wide:focus-visible{outline:2px solid var(--c0)}
-.wide svg{display:block;width:100%;min-width:800px;height:auto}.wide.natural svg{width:auto;min-width:0}
-code,td.name{font-family:ui-monospace,monospace;font-size:.9em}code{overflow-wrap:anywhere}
-table{border-collapse:collapse;font-size:.9rem}th{text-align:left;color:var(--dim);font-weight:600}
-th,td{padding:4px 14px 4px 0;border-bottom:1px solid var(--line);vertical-align:top}
-th.number,td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.verdict{display:inline-block;padding:2px 12px;border-radius:6px;border:1.5px solid;font-weight:600}
-.bad{color:var(--alarm)}.good{color:var(--good)}
-details{margin:12px 0}summary{cursor:pointer;font-weight:600}
-.flow{display:grid;grid-template-columns:1fr auto 1fr auto 1fr;gap:12px;align-items:center}
-.flow ul{list-style:none;margin:0;padding:0;display:grid;gap:8px}
-.flow li{background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:6px 10px;font-size:.9rem;overflow-wrap:anywhere}
-.flow li.bad{border:2px solid var(--alarm);color:inherit}.flow .arrow::before{content:"→";color:var(--dim);font-size:1.4rem}
-@media (max-width:700px){main{padding:16px 14px 48px}.flow{grid-template-columns:1fr}
-.flow .arrow{text-align:center}.flow .arrow::before{content:"↓"}th,td{padding-right:10px}}
-)css";
-}
-
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

@@ -1,4 +1,4 @@
-#include "cli/reports/markup_test_util.h"
+#include "core/drawing/markup_test_util.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-namespace rullama::cli {
+namespace rullama::drawing {
 namespace {
 
 bool IsVoid(const std::string& tag) { return tag == "meta" || tag == "br"; }
@@ -59,4 +59,4 @@ std::string ForeignPart(std::string_view markup) {
   return std::regex_search(text, found, kForeignStyle) ? found.str() : "";
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

@@ -1,4 +1,4 @@
-#include "cli/reports/chart.h"
+#include "core/drawing/chart.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "cli/reports/markup.h"
-#include "cli/reports/style.h"
+#include "core/drawing/markup.h"
+#include "core/drawing/style.h"
 
-namespace rullama::cli {
+namespace rullama::drawing {
 namespace {
 
 constexpr double kHeight = 360;
@@ -209,4 +209,4 @@ class ChartPainter {
 
 Picture DrawChart(const Chart& chart) { return ChartPainter(chart).Paint(); }
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

@@ -1,4 +1,4 @@
-#include "cli/reports/markup.h"
+#include "core/drawing/markup.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/base/printable.h"
 
-namespace rullama::cli {
+namespace rullama::drawing {
 namespace {
 
 constexpr size_t kMaxTextBytes = 4096;  // of one name or message
@@ -73,4 +73,4 @@ std::string Fitted(std::string_view text, size_t columns) {
                      text.substr(ByteOf(text, count - tail)));
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

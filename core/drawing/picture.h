@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace rullama::cli {
+namespace rullama::drawing {
 
 inline constexpr double kPictureWidth = 960;  // of charts and maps
 
@@ -27,4 +27,4 @@ std::string InlineSvg(const Picture& picture, bool sized = false);
 // A file of its own.
 std::string SvgFile(const Picture& picture);
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

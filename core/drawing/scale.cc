@@ -1,11 +1,11 @@
-#include "cli/reports/scale.h"
+#include "core/drawing/scale.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace rullama::cli {
+namespace rullama::drawing {
 namespace {
 
 // 1, 2 or 5 times a power of ten, at least `step`.
@@ -81,4 +81,4 @@ std::vector<Tick> Scale::Ticks(size_t most, bool whole) const {
   return ticks;
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing

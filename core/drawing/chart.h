@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/reports/picture.h"
-#include "cli/reports/scale.h"
+#include "core/drawing/picture.h"
+#include "core/drawing/scale.h"
 
-namespace rullama::cli {
+namespace rullama::drawing {
 
 struct ChartPoint {
   double x = 0;  // finite; above 0 on a logarithmic axis
@@ -45,4 +45,4 @@ struct Chart {
 // Names are text of any bytes.
 Picture DrawChart(const Chart& chart);
 
-}  // namespace rullama::cli
+}  // namespace rullama::drawing
