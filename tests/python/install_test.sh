@@ -24,6 +24,13 @@ if ((libraries != 1)); then
   echo "the package has librullama $libraries times, expected once" >&2
   exit 1
 fi
+# The command is the program of the package, which finds the plugins of the package.
+"$work/venv/bin/rullama" --version
+backends=$("$work/venv/bin/rullama" backends)
+if [[ $backends != *"$work/venv/"* ]]; then
+  printf 'the command does not find the plugins of the package:\n%s\n' "$backends" >&2
+  exit 1
+fi
 # All of them, those of forks and of the end of the interpreter too (test_threads.py): the library of a wheel is
 # another build than that of the build tree.
 PYTHONDONTWRITEBYTECODE=1 "$work/venv/bin/python" -m pytest -q -p no:cacheprovider "$source/tests/python"
