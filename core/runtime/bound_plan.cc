@@ -45,15 +45,37 @@ Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources,
     const auto bytes = static_cast<size_t>(import.type.BytesAt(planned.graph.MaxExtents()));
     staging_.resize(std::max(staging_.size(), bytes));
   }
-  for (const Output& output : planned.graph.outputs) {
-    const TensorType& type = planned.graph.type(output.value);
-    segment.outputs.push_back(
-        {output.name, &resources.output(index, output.name, type), type, value_bytes_});
-    value_bytes_ += static_cast<size_t>(type.BytesAt(planned.graph.MaxExtents()));
-  }
+  BindOutputs(planned.graph, resources, segment);
   segment.graph = std::move(planned.graph);
   segments_.push_back(std::move(segment));
   return OkStatus();
+}
+
+void BoundPlan::BindOutputs(const Graph& graph, const DeviceResources& resources,
+                            BoundSegment& segment) {
+  SegmentRecord& record = segment.record;
+  uint64_t record_end = 0;
+  for (const Output& output : graph.outputs) {
+    const TensorType& type = graph.type(output.value);
+    const OutputPlace& place =
+        resources.output(static_cast<int>(segment.device_index), output.name, type);
+    const uint64_t bytes = type.BytesAt(graph.MaxExtents());
+    segment.outputs.push_back({output.name, place, type, value_bytes_});
+    if (!place.in_record) {
+      value_bytes_ += bytes;
+      continue;
+    }
+    if (record.place.buffer == nullptr || place.offset < record.place.offset) record.place = place;
+    record_end = std::max(record_end, place.offset + bytes);
+  }
+  if (record.place.buffer == nullptr) return;
+  record.offset = value_bytes_;
+  record.copy.resize(record_end - record.place.offset);
+  value_bytes_ += record.copy.size();
+  for (OutputBinding& output : segment.outputs) {
+    if (!output.place.in_record) continue;
+    output.offset = record.offset + (output.place.offset - record.place.offset);
+  }
 }
 
 const BoundPlan::RowSource* BoundPlan::FindRowSource(std::string_view input) {
@@ -99,7 +121,7 @@ Status BoundPlan::BindInput(const Value& input, const DeviceResources& resources
     return OkStatus();
   }
   if (const FoundExport found = FindExport(input.name); found.segment != nullptr) {
-    segment.imports.push_back({input.name, found.segment->device, found.output->buffer, &buffer,
+    segment.imports.push_back({input.name, found.segment->device, found.output->place, &buffer,
                                input.type, found.output->offset});
     return OkStatus();
   }
@@ -157,7 +179,7 @@ Status BoundPlan::CopyImports(const BoundSegment& segment, const Extents& extent
   for (const ImportBinding& import : segment.imports) {
     const SpanTimer timer(observer);
     const auto bytes = std::span(staging_).first(import.type.BytesAt(extents));
-    RL_RETURN_IF_ERROR(import.from_device->Read(*import.from, 0, bytes));
+    RL_RETURN_IF_ERROR(import.from_device->Read(*import.from.buffer, import.from.offset, bytes));
     RL_RETURN_IF_ERROR(segment.device->Write(*import.to, 0, bytes));
     timer.End({.kind = StepSpan::Kind::kCopy, .name = import.name, .bytes = bytes.size()});
   }
@@ -191,7 +213,8 @@ Status BoundPlan::Execute(const StepRows& rows, const CachedRows& cached, StepOb
   const Extents extents = ExtentsOf(rows);
   RL_RETURN_IF_ERROR(CheckKeptInputs(extents, {}));
   for (size_t i = 0; i < segments_.size(); ++i) {
-    const BoundSegment& segment = segments_[i];
+    BoundSegment& segment = segments_[i];
+    segment.record.is_read = false;
     // Writing waits for what the device still runs. So a segment of the host that comes first works
     // while the device of the next one finishes the step before, and what continues a segment gets
     // its inputs with it.
@@ -224,14 +247,32 @@ Status BoundPlan::RunSegment(size_t index, LaneStep& step) const {
   }
   RL_RETURN_IF_ERROR(ExecuteSegment(segment, step.rows, nullptr));
   for (const OutputBinding& output : segment.outputs) {
-    RL_RETURN_IF_ERROR(segment.device->Read(*output.buffer, 0, part(output)));
+    if (output.place.in_record) continue;
+    RL_RETURN_IF_ERROR(
+        segment.device->Read(*output.place.buffer, output.place.offset, part(output)));
+  }
+  if (const SegmentRecord& record = segment.record; record.place.buffer != nullptr) {
+    RL_RETURN_IF_ERROR(
+        segment.device->Read(*record.place.buffer, record.place.offset,
+                             std::span(step.values).subspan(record.offset, record.copy.size())));
   }
   return segment.device->Wait();  // also where nothing is read
 }
 
-Status BoundPlan::ReadOutput(std::string_view name, std::span<std::byte> data) const {
+Status BoundPlan::ReadOutput(std::string_view name, std::span<std::byte> data) {
   RL_ASSIGN_OR_RETURN(const FoundOutput found, FindOutput(name, extents_, data.size()));
-  return found.segment->device->Read(*found.output->buffer, 0, data);
+  BoundSegment& segment = segments_[found.segment];
+  const OutputPlace& place = found.output->place;
+  if (!place.in_record) return segment.device->Read(*place.buffer, place.offset, data);
+  SegmentRecord& record = segment.record;
+  if (!record.is_read) {
+    RL_RETURN_IF_ERROR(
+        segment.device->Read(*record.place.buffer, record.place.offset, record.copy));
+    record.is_read = true;
+  }
+  std::ranges::copy(std::span(record.copy).subspan(record.OffsetOf(*found.output), data.size()),
+                    data.begin());
+  return OkStatus();
 }
 
 Status BoundPlan::CopyOutput(std::string_view name, const LaneStep& step,
@@ -244,15 +285,16 @@ Status BoundPlan::CopyOutput(std::string_view name, const LaneStep& step,
 
 Result<BoundPlan::FoundOutput> BoundPlan::FindOutput(std::string_view name, const Extents& extents,
                                                      size_t bytes) const {
-  for (const BoundSegment& segment : segments_) {
-    const auto output = std::ranges::find(segment.outputs, name, &OutputBinding::name);
-    if (output == segment.outputs.end()) continue;
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const std::vector<OutputBinding>& outputs = segments_[i].outputs;
+    const auto output = std::ranges::find(outputs, name, &OutputBinding::name);
+    if (output == outputs.end()) continue;
     const uint64_t expected = output->type.BytesAt(extents);
     if (expected != bytes) {
       return MakeError(ErrorKind::kRuntime, "session.internal",
                        "output '{}' has {} bytes, asked for {}", name, expected, bytes);
     }
-    return FoundOutput{&segment, &*output};
+    return FoundOutput{i, &*output};
   }
   return MakeError(ErrorKind::kRuntime, "session.internal", "the last step has no output '{}'",
                    name);

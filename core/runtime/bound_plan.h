@@ -53,8 +53,8 @@ class BoundPlan {
   Status Execute(const StepRows& rows, const CachedRows& cached, StepObserver* observer);
 
   // Copies an output of the last successful Execute to `data`, whose size is that of the output's
-  // type at the extents of that step.
-  Status ReadOutput(std::string_view name, std::span<std::byte> data) const;
+  // type at the extents of that step. The first one of a segment's result record reads all of it.
+  Status ReadOutput(std::string_view name, std::span<std::byte> data);
 
   // The segments, which run one after another, and the device of each.
   [[nodiscard]] size_t segment_count() const { return segments_.size(); }
@@ -86,16 +86,28 @@ class BoundPlan {
   struct ImportBinding {
     std::string name;
     Device* from_device;
-    const DeviceBuffer* from;
+    OutputPlace from;
     const DeviceBuffer* to;
     TensorType type;
     size_t offset;  // in LaneStep::values
   };
   struct OutputBinding {
     std::string name;
-    const DeviceBuffer* buffer;
+    OutputPlace place;
     TensorType type;
     size_t offset;  // in LaneStep::values
+  };
+  // The outputs of a segment that lie in the result record of its device.
+  struct SegmentRecord {
+    OutputPlace place;            // without a buffer: there are none
+    size_t offset = 0;            // in LaneStep::values
+    std::vector<std::byte> copy;  // of the last step outside lanes
+    bool is_read = false;         // whether `copy` has the outputs of that step
+
+    // An output's place in `copy`.
+    [[nodiscard]] size_t OffsetOf(const OutputBinding& output) const {
+      return output.offset - offset;
+    }
   };
   struct BoundSegment {
     Device* device = nullptr;
@@ -110,6 +122,7 @@ class BoundPlan {
     std::vector<KeptBinding> kept;
     std::vector<ImportBinding> imports;
     std::vector<OutputBinding> outputs;
+    SegmentRecord record;
   };
 
   BoundPlan() = default;
@@ -125,6 +138,7 @@ class BoundPlan {
   // The inputs of a segment that continues which lie in outputs of earlier segments on its device.
   [[nodiscard]] std::vector<std::string> SharedNames(const BoundSegment& segment,
                                                      const Graph& graph) const;
+  void BindOutputs(const Graph& graph, const DeviceResources& resources, BoundSegment& segment);
   Status BindInput(const Value& input, const DeviceResources& resources, KeptInputs& kept,
                    BoundSegment& segment);
   [[nodiscard]] Status CheckKeptInputs(const Extents& extents, StepLane lane) const;
@@ -136,7 +150,7 @@ class BoundPlan {
   static Status ExecuteSegment(const BoundSegment& segment, const StepRows& rows,
                                StepObserver* observer);
   struct FoundOutput {
-    const BoundSegment* segment;
+    size_t segment;
     const OutputBinding* output;
   };
   // The output of this name and its bytes at these extents.

@@ -5,7 +5,17 @@
 #include <span>
 #include <utility>
 
+#include "core/base/checked_math.h"
+
 namespace rullama {
+namespace {
+
+void PlaceIn(const OutputPlace& output, Storage& storage) {
+  storage.buffer = output.buffer->get();
+  storage.offset = output.offset;
+}
+
+}  // namespace
 
 DeviceResources::DeviceResources(std::vector<Device*> devices, const WeightSource& weights,
                                  Extents io_extents, WeightNames in_products,
@@ -15,6 +25,7 @@ DeviceResources::DeviceResources(std::vector<Device*> devices, const WeightSourc
       io_extents_(io_extents),
       in_products_(std::move(in_products)),
       arenas_(devices_.size()),
+      records_(devices_.size()),
       allocated_bytes_(allocated ? std::move(allocated) : std::make_shared<AllocatedBytes>()),
       own_bytes_(devices_.size()) {
   allocated_bytes_->resize(std::max(allocated_bytes_->size(), devices_.size()));
@@ -120,10 +131,13 @@ Result<std::vector<Storage>> DeviceResources::AssignStorage(
         break;
       }
       case Lifetime::kInput: {
-        const bool shared = std::ranges::find(shared_names, value.name) != shared_names.end();
         place.lifetime = RL_LIFETIME_INPUT;
-        RL_ASSIGN_OR_RETURN(place.buffer, FindOrCreateIo(shared ? outputs_ : inputs_, device,
-                                                         value.name, value.type));
+        if (std::ranges::find(shared_names, value.name) != shared_names.end()) {
+          PlaceIn(output(device, value.name, value.type), place);
+          break;
+        }
+        RL_ASSIGN_OR_RETURN(const DeviceBuffer* buffer, FindOrCreateInput(device, value));
+        place.buffer = buffer->get();
         break;
       }
       case Lifetime::kTransient:
@@ -147,18 +161,18 @@ Status DeviceResources::AssignOutputs(int device, const Graph& graph,
                        "output '{}' is not a value of its own; copy it first", output.name);
     }
     place.lifetime = RL_LIFETIME_OUTPUT;
-    RL_ASSIGN_OR_RETURN(place.buffer, FindOrCreateIo(outputs_, device, output.name, value.type));
-    place.offset = 0;
+    RL_ASSIGN_OR_RETURN(const OutputPlace in, FindOrCreateOutput(device, output.name, value.type));
+    PlaceIn(in, place);
   }
   return OkStatus();
 }
 
 const DeviceBuffer& DeviceResources::input(int device, const Value& value) const {
-  return inputs_.at({device, value.name, ToString(value.type)});
+  return *inputs_.at({device, value.name, ToString(value.type)});
 }
 
-const DeviceBuffer& DeviceResources::output(int device, const std::string& name,
-                                            const TensorType& type) const {
+const OutputPlace& DeviceResources::output(int device, const std::string& name,
+                                           const TensorType& type) const {
   return outputs_.at({device, name, ToString(type)});
 }
 
@@ -222,15 +236,41 @@ Result<rl_weight*> DeviceResources::FindOrLoadWeight(int device, const Value& co
   return weight_handles_.emplace(key, std::move(weight)).first->second.get();
 }
 
-Result<rl_buffer*> DeviceResources::FindOrCreateIo(IoBuffers& buffers, int device,
-                                                   const std::string& name,
-                                                   const TensorType& type) {
-  const IoKey key(device, name, ToString(type));
-  if (const auto found = buffers.find(key); found != buffers.end()) return found->second.get();
-  const uint64_t bytes = std::max<uint64_t>(type.BytesAt(io_extents_), 1);
+Result<const DeviceBuffer*> DeviceResources::CreateIo(int device, uint64_t bytes) {
+  bytes = std::max<uint64_t>(bytes, 1);
   RL_ASSIGN_OR_RETURN(DeviceBuffer buffer, this->device(device).CreateBuffer(bytes, RL_BUFFER_IO));
   bytes_.io += bytes;
-  return buffers.emplace(key, std::move(buffer)).first->second.get();
+  return &io_buffers_.emplace_back(std::move(buffer));
+}
+
+Result<const DeviceBuffer*> DeviceResources::FindOrCreateInput(int device, const Value& value) {
+  const DeviceBuffer*& buffer = inputs_[{device, value.name, ToString(value.type)}];
+  if (buffer != nullptr) return buffer;
+  RL_ASSIGN_OR_RETURN(buffer, CreateIo(device, value.type.BytesAt(io_extents_)));
+  return buffer;
+}
+
+Result<OutputPlace> DeviceResources::FindOrCreateOutput(int device, const std::string& name,
+                                                        const TensorType& type) {
+  // Room for the outputs of a batch of some dozen rows. Reading more of it than a step gives costs
+  // less than a second wait.
+  constexpr uint64_t kRecordBytes = uint64_t{16} << 10;
+  OutputPlace& place = outputs_[{device, name, ToString(type)}];
+  if (place.buffer != nullptr) return place;
+  const uint64_t bytes = type.BytesAt(io_extents_);
+  ResultRecord& record = records_[static_cast<size_t>(device)];
+  if (bytes > kRecordBytes - record.used) {
+    RL_ASSIGN_OR_RETURN(place.buffer, CreateIo(device, bytes));
+    return place;
+  }
+  if (record.buffer == nullptr) {
+    RL_ASSIGN_OR_RETURN(record.buffer, CreateIo(device, kRecordBytes));
+  }
+  place = {.buffer = record.buffer, .offset = record.used, .in_record = true};
+  const uint64_t alignment = this->device(device).description().alignment;
+  const auto end = CheckedAlignUp(record.used + bytes, alignment);
+  record.used = std::min(end.value_or(kRecordBytes), kRecordBytes);
+  return place;
 }
 
 Status DeviceResources::ClearState(std::string_view name) {

@@ -29,6 +29,14 @@
 
 namespace rullama {
 
+// Where a device has an output of a step. The small outputs of a device lie in one buffer, its
+// result record, so that the host gets all those of a step with one read and one wait.
+struct OutputPlace {
+  const DeviceBuffer* buffer = nullptr;
+  uint64_t offset = 0;
+  bool in_record = false;
+};
+
 // Bytes on all devices.
 struct ResourceBytes {
   uint64_t weights = 0;          // held by the devices, without the file mapping
@@ -67,10 +75,10 @@ class DeviceResources {
                                              const MemoryPlan& memory,
                                              std::span<const std::string> shared_names);
 
-  // The buffers of an input and of an output of a graph that has storage on the device.
+  // The places of an input and of an output of a graph that has storage on the device.
   [[nodiscard]] const DeviceBuffer& input(int device, const Value& value) const;
-  [[nodiscard]] const DeviceBuffer& output(int device, const std::string& name,
-                                           const TensorType& type) const;
+  [[nodiscard]] const OutputPlace& output(int device, const std::string& name,
+                                          const TensorType& type) const;
 
   // Fills a state with zeros on every device that holds it.
   Status ClearState(std::string_view name);
@@ -92,7 +100,11 @@ class DeviceResources {
   // Device, value name, type. The type is part of the key, because a value may have T rows in one
   // plan and R rows in another.
   using IoKey = std::tuple<int, std::string, std::string>;
-  using IoBuffers = std::map<IoKey, DeviceBuffer>;
+  // A device's record of small outputs. Each gets the next free place in it.
+  struct ResultRecord {
+    const DeviceBuffer* buffer = nullptr;  // created for the first of them
+    uint64_t used = 0;                     // bytes
+  };
   // Memory of the transients of plans: buffers of the size of MemoryPlan::buffer_bytes, and the
   // last one with the rest.
   struct Arena {
@@ -113,8 +125,10 @@ class DeviceResources {
   Result<const Arena*> FindOrCreateArena(int device, const MemoryPlan& memory);
   Result<rl_buffer*> FindOrCreateState(int device, const Value& state);
   Result<rl_weight*> FindOrLoadWeight(int device, const Value& constant);
-  Result<rl_buffer*> FindOrCreateIo(IoBuffers& buffers, int device, const std::string& name,
-                                    const TensorType& type);
+  Result<const DeviceBuffer*> CreateIo(int device, uint64_t bytes);
+  Result<const DeviceBuffer*> FindOrCreateInput(int device, const Value& value);
+  Result<OutputPlace> FindOrCreateOutput(int device, const std::string& name,
+                                         const TensorType& type);
   Status AssignOutputs(int device, const Graph& graph, std::vector<Storage>& storage);
 
   std::vector<Device*> devices_;
@@ -124,8 +138,10 @@ class DeviceResources {
   std::map<std::pair<int, std::string>, DeviceWeight> weight_handles_;
   std::map<std::pair<int, std::string>, StateBuffer> states_;
   std::vector<std::deque<Arena>> arenas_;  // by device
-  IoBuffers inputs_;
-  IoBuffers outputs_;
+  std::deque<DeviceBuffer> io_buffers_;
+  std::map<IoKey, const DeviceBuffer*> inputs_;
+  std::map<IoKey, OutputPlace> outputs_;
+  std::vector<ResultRecord> records_;  // by device
   std::shared_ptr<AllocatedBytes> allocated_bytes_;
   AllocatedBytes own_bytes_;      // the part of it that is this object's
   std::vector<std::byte> zeros_;  // source of ClearState

@@ -265,7 +265,7 @@ class Session {
   DeviceResources resources_;  // outlives the plans
   KeptInputs kept_inputs_;
   std::vector<Plan> plans_;
-  const BoundPlan* last_plan_ = nullptr;
+  BoundPlan* last_plan_ = nullptr;
   StepObserver* observer_;
   uint64_t steps_ = 0;
   std::deque<Lane> lanes_;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <numeric>
 
 #include "core/base/must_test_util.h"
@@ -210,6 +211,57 @@ TEST(SessionTest, NeedsAGraphWithSlots) {
                 "a session needs");
   ExpectRefused(create(Graph{}, {.devices = {devices.Open()}, .policy = {}, .limits = {}}),
                 "no input 'past'");
+}
+
+// What the host has read from devices of ReadCountingQuery(), since the tests run one at a time.
+int g_reads = 0;
+decltype(rl_plugin_v1::buffer_read) g_buffer_read = nullptr;
+
+// The reference backend, with a count of reads.
+int32_t ReadCountingQuery(const rl_host_v1* host, const rl_plugin_v1** plugin, rl_error* error) {
+  static rl_plugin_v1 counting;
+  const int32_t code = ReferencePluginQuery(host, plugin, error);
+  if (code != RL_OK) return code;
+  counting = **plugin;
+  g_buffer_read = counting.buffer_read;
+  counting.buffer_read = [](auto... args) {
+    ++g_reads;
+    return g_buffer_read(args...);
+  };
+  *plugin = &counting;
+  return code;
+}
+
+TEST(SessionTest, SmallOutputsOfAStepTakeOneRead) {
+  const CountingWeights weights;
+  ReferenceDevices devices(ReadCountingQuery);
+  const std::unique_ptr<Session> session = Must(Session::Create(
+      CountingGraph(), weights,
+      {.devices = {devices.Open()}, .policy = {}, .limits = {.max_rows = 1024}, .slots = {}}));
+  const int32_t biased = 7;
+  const float bias = 0.5F;
+  ASSERT_TRUE(session->SetInput(kBiased, std::as_bytes(std::span(&biased, 1))));
+  ASSERT_TRUE(session->SetInput(kBias, std::as_bytes(std::span(&bias, 1))));
+  const auto read = [&](std::string_view name, auto& value) {
+    return session->ReadOutput(name, std::as_writable_bytes(std::span(&value, 1)));
+  };
+  for (const int32_t given : {3, 5}) {
+    ASSERT_TRUE(session->Run(
+        StepRows::Consecutive(std::span(&given, 1), session->past(0), 0, DemandMode::kPerOutput)));
+    g_reads = 0;
+    int32_t token = 0;
+    float sum = 0;
+    std::array<float, kVocabulary> logits{};
+    ASSERT_TRUE(read(output_names::kLogitsSum, sum));
+    ASSERT_TRUE(read(output_names::kToken, token));
+    EXPECT_EQ(g_reads, 1);
+    EXPECT_EQ(token, given + 1);
+    EXPECT_EQ(sum, 1.5F);
+    // 1,024 rows of logits are too large for the record.
+    ASSERT_TRUE(read(output_names::kLogits, logits));
+    EXPECT_EQ(g_reads, 2);
+    EXPECT_EQ(logits[static_cast<size_t>(given) + 1], 1);
+  }
 }
 
 class SpanList final : public StepObserver {

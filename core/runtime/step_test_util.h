@@ -74,9 +74,8 @@ class CountingWeights final : public WeightSource {
 // The reference backend with one or two devices.
 class ReferenceDevices {
  public:
-  ReferenceDevices() {
-    plugin_ = *Plugin::FromQuery(ReferencePluginQuery, "built in",
-                                 std::make_shared<PluginHost>(HostOptions{}));
+  explicit ReferenceDevices(rl_plugin_query_fn query = ReferencePluginQuery) {
+    plugin_ = *Plugin::FromQuery(query, "built in", std::make_shared<PluginHost>(HostOptions{}));
   }
   ~ReferenceDevices() {
     devices_.clear();
