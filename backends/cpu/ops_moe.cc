@@ -1,6 +1,8 @@
 // Mixture of experts: products with the experts that the router chose for each row. The pairs of
 // row and expert are sorted by expert, so that the weights of an expert are read once for all its
 // rows. Experts without rows are not read, so their pages need not be in memory.
+#include <rullama/sdk/slots.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -140,9 +142,10 @@ class ExpertProductNode : public Node {
   [[nodiscard]] int64_t Items(const Step& step) const override {
     return routing_->MaxUsed(chosen_.Elements(step)) * Blocks();
   }
-  // Each row has `chosen` experts, and other rows may have the same ones.
+  // Each row has `chosen` experts, and other rows may have the same ones. With few rows an item
+  // costs what reading its weights takes, however many of them its expert has.
   [[nodiscard]] int64_t EvenItems(const Step& step, int64_t /*items*/) const override {
-    return chosen_.Rows(step) <= kFewRows ? routing_->chosen * Blocks() : 1;
+    return chosen_.Rows(step) <= sdk::kFewRows ? routing_->chosen * Blocks() : 1;
   }
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
     MatMulArgs x;
@@ -157,10 +160,6 @@ class ExpertProductNode : public Node {
   }
 
  private:
-  // Rows of a step up to which an item costs what reading its weights takes, however many of them
-  // its expert has.
-  static constexpr int64_t kFewRows = 8;
-
   [[nodiscard]] int64_t Blocks() const {
     constexpr auto kRows = static_cast<int64_t>(kBlockRows);
     return (shape_.n + kRows - 1) / kRows;

@@ -24,15 +24,14 @@ Range HostRange(const rl_value& value) {
 
 }  // namespace
 
-AddressMap::AddressMap(const sdk::GraphView& graph, const Target& target, ScratchPool& scratch)
+AddressMap::AddressMap(const sdk::GraphView& graph, const PlanSteps& steps, ScratchPool& scratch)
     : graph_(graph) {
-  const bool unaliased = TransientsAreUnaliased(graph, target);
   std::vector<uint32_t> own;
   uint64_t own_bytes = 0;
   for (uint32_t i = 0; i < graph.value_count(); ++i) {
     const rl_value& value = graph.value(i);
     ranges_.push_back(HostRange(value));
-    if (!unaliased || !IsPrivate(value) || value.bytes == 0) continue;
+    if (!steps.LeaveTransientsUnaliased() || !IsPrivate(value) || value.bytes == 0) continue;
     own.push_back(i);
     own_bytes += ReservedBytes(value.bytes);
   }

@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "backends/gpu/memory.h"
+#include "backends/gpu/plan_steps.h"
 #include "backends/gpu/scratch_pool.h"
-#include "backends/gpu/target.h"
 
 namespace rullama::gpu {
 
 class AddressMap {
  public:
   // Values with a buffer lie in it, constants in their DeviceWeight. With few rows, private values
-  // get memory of their own from `scratch` (TransientsAreUnaliased).
-  AddressMap(const sdk::GraphView& graph, const Target& target, ScratchPool& scratch);
+  // get memory of their own from `scratch` (LeaveTransientsUnaliased).
+  AddressMap(const sdk::GraphView& graph, const PlanSteps& steps, ScratchPool& scratch);
 
   [[nodiscard]] Range RangeOf(uint32_t value) const { return ranges_[value]; }
   // Null for RL_NO_VALUE.

@@ -14,20 +14,6 @@ bool IsOneOf(uint32_t kind, const std::array<uint32_t, 3>& kinds) {
   return std::ranges::find(kinds, kind) != kinds.end();
 }
 
-bool StepsAllow(const sdk::GraphView& graph, const Target& target, Steps steps) {
-  switch (steps) {
-    case Steps::kAny:
-      return true;
-    case Steps::kFewRows:
-      return TransientsAreUnaliased(graph, target);
-    case Steps::kOneRow:
-      // Steps that check drafts have several rows even of a single slot.
-      return DecisiveStep(graph, target).t == 1 &&
-             (graph.max_t() == 1 || RunsRowByRow(graph, target));
-  }
-  return false;
-}
-
 // The first reader by which a rule applies to the result of an op, or RL_NO_OP.
 uint32_t FindReader(const Fusion& fusion, const Rule& rule, const rl_op& op) {
   const uint32_t result = op.results[0];
@@ -63,8 +49,7 @@ uint32_t FindReader(const Fusion& fusion, const Rule& rule, const rl_op& op) {
 void ApplyRules(Fusion& fusion, uint32_t index) {
   const rl_op& op = fusion.graph().op(index);
   for (const Rule& rule : FusionRules()) {
-    if (rule.op != op.kind || !StepsAllow(fusion.graph(), fusion.target(), rule.steps) ||
-        !rule.pays(fusion.target())) {
+    if (rule.op != op.kind || fusion.steps().kind > rule.steps || !rule.pays(fusion.target())) {
       continue;
     }
     const uint32_t reader = FindReader(fusion, rule, op);
@@ -77,6 +62,7 @@ void ApplyRules(Fusion& fusion, uint32_t index) {
 Fusion::Fusion(const sdk::GraphView& graph, const Target& target)
     : graph_(graph),
       target_(target),
+      steps_(StepsOf(graph, target)),
       uses_(graph),
       learns_(sdk::Learns(graph)),
       nodes_(graph.op_count()),

@@ -1,6 +1,7 @@
 #include "backends/gpu/fusion_rules.h"
 
 #include <rullama/sdk/operands.h>
+#include <rullama/sdk/slots.h>
 
 #include <algorithm>
 
@@ -33,7 +34,7 @@ bool StagesRows(const Target& target) { return target.prefers.max_prologue > 0; 
 bool IsShortRow(const Fusion& fusion, uint32_t value) {
   constexpr int64_t kTerms = 32;  // elements a lane reads at once
   const rl_value& row = fusion.value(value);
-  return DecisiveRows(fusion.graph(), fusion.target(), row) <= 1 && RowElements(row) == Last(row) &&
+  return fusion.steps().DecisiveRows(row) <= 1 && RowElements(row) == Last(row) &&
          Last(row) % kTerms == 0 && Last(row) <= fusion.target().prefers.max_prologue;
 }
 
@@ -181,7 +182,7 @@ bool TransformsHeads(const Fusion& fusion, const rl_op& attention, uint32_t valu
     return false;
   }
   // Another row of the step may read the keys and values of this one.
-  if (RunsRowByRow(fusion.graph(), fusion.target())) return false;
+  if (fusion.steps().kind == StepKind::kRowByRow) return false;
   // A step that wants no query runs no attention, but may still need the keys and values.
   const rl_value& fresh = fusion.value(value);
   return SameRows(fusion.value(attention.inputs[Attention::q]), fresh) &&
@@ -259,8 +260,7 @@ bool GateAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
   // A weight in pieces gives its columns to several dispatches, which are copied together.
   const WeightShape shape = ShapeOfConstant(fusion.value(product.inputs[operands::MatMul::weight]));
   if (!IsGemv(fusion, product) || !fusion.IsStoredBefore(up, op) ||
-      DecisiveRows(fusion.graph(), fusion.target(), fusion.value(product.results[0])) >
-          kFewProductRows ||
+      fusion.steps().DecisiveRows(fusion.value(product.results[0])) > sdk::kFewRows ||
       PiecesOf(shape, fusion.target().can.max_piece_bytes).size() > 1) {
     return false;
   }
@@ -412,98 +412,104 @@ bool HasRowAttention(const Target& target) {
 }
 
 constexpr Rule kRules[] = {
-    {"norm into rotation", kNorm, {kRope}, Readers::kOne, Steps::kFewRows, Always, NormIntoRope},
+    {"norm into rotation", kNorm, {kRope}, Readers::kOne, StepKind::kFewRows, Always, NormIntoRope},
     {"norm into GEMVs",
      kNorm,
      {RL_OP_matmul, RL_OP_geglu_linear},
      Readers::kAll,
-     Steps::kOneRow,
+     StepKind::kRowByRow,
      StagesRows,
      NormIntoGemvs},
     {"norm into experts",
      kNorm,
      {RL_OP_moe_ffn},
      Readers::kAll,
-     Steps::kOneRow,
+     StepKind::kRowByRow,
      StagesRows,
      NormIntoExperts},
     {"norm into attention",
      kNorm,
      {RL_OP_attention},
      Readers::kFirst,
-     Steps::kOneRow,
+     StepKind::kRowByRow,
      HasRowAttention,
      HeadsIntoAttention},
-    {"cast after norm", kNorm, {RL_OP_cast}, Readers::kOne, Steps::kFewRows, Always, CastAfter},
+    {"cast after norm", kNorm, {RL_OP_cast}, Readers::kOne, StepKind::kFewRows, Always, CastAfter},
     {"rotation into attention",
      kRope,
      {RL_OP_attention},
      Readers::kFirst,
-     Steps::kOneRow,
+     StepKind::kRowByRow,
      HasRowAttention,
      HeadsIntoAttention},
-    {"cast after rotation", kRope, {RL_OP_cast}, Readers::kOne, Steps::kFewRows, Always, CastAfter},
+    {"cast after rotation",
+     kRope,
+     {RL_OP_cast},
+     Readers::kOne,
+     StepKind::kFewRows,
+     Always,
+     CastAfter},
     {"norm before products",
      kNorm,
      {RL_OP_matmul, RL_OP_geglu_linear, RL_OP_moe_ffn},
      Readers::kSome,
-     Steps::kAny,
+     StepKind::kManyRows,
      StoresHalfNorms,
      NormBeforeProducts},
     {"residual norm into GEMVs",
      kResidual,
      {kNorm, RL_OP_matmul, RL_OP_geglu_linear},
      Readers::kSome,
-     Steps::kOneRow,
+     StepKind::kRowByRow,
      StagesRows,
      ResidualNormIntoGemvs},
     {"residual norm before products",
      kResidual,
      {kNorm, RL_OP_matmul, RL_OP_geglu_linear},
      Readers::kSome,
-     Steps::kAny,
+     StepKind::kManyRows,
      StoresHalfNorms,
      ResidualNormBeforeProducts},
     {"norm after residual norm",
      kResidual,
      {kNorm},
      Readers::kSome,
-     Steps::kFewRows,
+     StepKind::kFewRows,
      Always,
      NormAfterResidual},
     {"gate after product",
      RL_OP_matmul,
      {RL_OP_geglu},
      Readers::kOne,
-     Steps::kFewRows,
+     StepKind::kFewRows,
      Always,
      GateAfterProduct},
     {"clamp after product",
      RL_OP_matmul,
      {RL_OP_clamp},
      Readers::kOne,
-     Steps::kAny,
+     StepKind::kManyRows,
      HasMatrixUnits,
      ClampAfterProduct},
     {"clamp before products",
      RL_OP_clamp,
      {RL_OP_matmul, RL_OP_geglu_linear},
      Readers::kAll,
-     Steps::kAny,
+     StepKind::kManyRows,
      HasMatrixUnits,
      ClampBeforeProducts},
     {"geglu before products",
      RL_OP_geglu,
      {RL_OP_clamp, RL_OP_matmul, RL_OP_geglu_linear},
      Readers::kAll,
-     Steps::kAny,
+     StepKind::kManyRows,
      HasMatrixUnits,
      GeGluBeforeProducts},
     {"softmax after top-k",
      RL_OP_topk,
      {RL_OP_softmax, RL_OP_affine},
      Readers::kOne,
-     Steps::kFewRows,
+     StepKind::kFewRows,
      Always,
      SoftmaxAfterTopK},
 };

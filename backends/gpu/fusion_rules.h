@@ -10,6 +10,7 @@
 
 #include "backends/gpu/fuse.h"
 #include "backends/gpu/graph_facts.h"
+#include "backends/gpu/plan_steps.h"
 
 namespace rullama::gpu {
 
@@ -21,6 +22,7 @@ class Fusion {
 
   [[nodiscard]] const sdk::GraphView& graph() const { return graph_; }
   [[nodiscard]] const Target& target() const { return target_; }
+  [[nodiscard]] const PlanSteps& steps() const { return steps_; }
   [[nodiscard]] const rl_value& value(uint32_t index) const { return graph_.value(index); }
   [[nodiscard]] const ValueUses& uses() const { return uses_; }
   [[nodiscard]] bool learns() const { return learns_; }  // sdk::Learns()
@@ -44,6 +46,7 @@ class Fusion {
  private:
   const sdk::GraphView& graph_;
   const Target& target_;
+  PlanSteps steps_;
   ValueUses uses_;
   bool learns_;
   std::vector<FusedNode> nodes_;  // by op
@@ -60,19 +63,12 @@ enum class Readers : uint8_t {
   kFirst  // the first reader of the result, or of its only reader if that casts to f16, is
 };
 
-// The steps that a rule wants.
-enum class Steps : uint8_t {
-  kAny,
-  kFewRows,  // TransientsAreUnaliased
-  kOneRow
-};
-
 struct Rule {
   std::string_view name;
   uint32_t op;                   // the kind of op whose result is looked at
   std::array<uint32_t, 3> into;  // kinds of its readers; 0 fills up
   Readers readers;
-  Steps steps;
+  StepKind steps;                      // the last kind of steps that the rule wants
   bool (*pays)(const Target& target);  // whether the device gains from it
   // Fuses if shapes and order allow it. `reader`: the first reader of a kind of `into`.
   bool (*fuse)(Fusion& fusion, uint32_t op, uint32_t reader);

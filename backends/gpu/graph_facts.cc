@@ -1,10 +1,6 @@
 #include "backends/gpu/graph_facts.h"
 
-#include <rullama/sdk/shape.h>
-#include <rullama/sdk/slots.h>
 #include <rullama/sdk/training.h>
-
-#include <algorithm>
 
 namespace rullama::gpu {
 
@@ -18,30 +14,6 @@ int64_t MiddleElements(const rl_value& value) {
   int64_t elements = 1;
   for (uint32_t axis = 1; axis + 1 < value.rank; ++axis) elements *= value.dims[axis].constant;
   return elements;
-}
-
-bool RunsRowByRow(const sdk::GraphView& graph, const Target& target) {
-  // With more slots, products that read the weights once for all rows take less. Steps of 12 rows
-  // and more would too, but one row alone takes four times as long by them.
-  constexpr int64_t kMaxSlots = 16;
-  return target.prefers.row_kernels && sdk::DecodesBatch(graph) && sdk::SlotsOf(graph) <= kMaxSlots;
-}
-
-StepSize DecisiveStep(const sdk::GraphView& graph, const Target& target) {
-  if (!sdk::DecodesBatch(graph)) return {graph.max_t(), graph.max_r()};
-  const int64_t rows = RunsRowByRow(graph, target) ? 1 : sdk::SlotsOf(graph);
-  return {rows, graph.max_r() > 0 ? rows : 0};
-}
-
-int64_t DecisiveRows(const sdk::GraphView& graph, const Target& target, const rl_value& value) {
-  const StepSize step = DecisiveStep(graph, target);
-  return sdk::DimAt(value.dims[0], step.t, step.r);
-}
-
-StepSize LargestStep(const sdk::GraphView& graph, const Target& target) {
-  if (RunsRowByRow(graph, target)) return {graph.max_t(), graph.max_r()};
-  const StepSize step = DecisiveStep(graph, target);
-  return {std::max(step.t, graph.max_t()), std::max(step.r, graph.max_r())};
 }
 
 bool LossDependsOnExperts(const sdk::GraphView& graph) {
@@ -66,11 +38,6 @@ bool IsProduct(uint32_t kind) {
 
 bool IsPrivate(const rl_value& value) {
   return value.lifetime == RL_LIFETIME_TRANSIENT && value.observed == 0;
-}
-
-bool TransientsAreUnaliased(const sdk::GraphView& graph, const Target& target) {
-  constexpr int64_t kFewRows = 8;
-  return DecisiveStep(graph, target).t <= kFewRows;
 }
 
 ValueUses::ValueUses(const sdk::GraphView& graph)

@@ -1,5 +1,6 @@
 // Emission of attention: the choice of its kernel, and the kernel that takes any shape.
 #include <rullama/sdk/operands.h>
+#include <rullama/sdk/slots.h>
 
 #include <bit>
 #include <span>
@@ -16,8 +17,6 @@ constexpr int64_t kMaxTileQueries = 16;       // of a workgroup
 constexpr int64_t kMaxQueriesInSoftware = 4;  // whose compilers are slow with many registers
 constexpr int64_t kQueryBytes = 16384;        // of shared memory for them
 constexpr int64_t kKeys = 32;                 // of a tile
-// Rows of queries up to which keys are split among workgroups: with more there is work for all.
-constexpr int64_t kSplitRows = 8;
 
 // Queries of a workgroup.
 int64_t MaxQueries(const PlanBuilder& plan, int64_t dim) {
@@ -48,7 +47,8 @@ void AttentionInTiles(PlanBuilder& plan) {
   const int64_t decisive = plan.DecisiveRows(plan.Input(operands::Attention::q));
   const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, decisive);
   const int64_t tiles = TilesOf(a.MaxOld()) + TilesOf(a.fresh);
-  const bool split = decisive <= kSplitRows && !plan.target().can.is_cpu;
+  // With more rows of queries there is work for all workgroups.
+  const bool split = decisive <= sdk::kFewRows && !plan.target().can.is_cpu;
   const int64_t parts = split ? std::min<int64_t>(tiles, kernels::AttentionMerge::kMaxParts) : 1;
   Scratch partial;
   if (parts > 1) {

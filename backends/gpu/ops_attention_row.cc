@@ -56,8 +56,9 @@ bool IsOneRow(const sdk::GraphView& graph, const Target& target, const rl_op& at
   const rl_value& q = graph.value(attention.inputs[operands::Attention::q]);
   const rl_value& keys = graph.value(attention.inputs[operands::Attention::k_new]);
   // One invocation handles four dimensions of a head.
-  return DecisiveStep(graph, target).t == 1 && DecisiveRows(graph, target, q) <= 1 &&
-         HasRowsOfStep(keys) && Last(q) <= 4 * static_cast<int64_t>(ThreadsOf(target));
+  const PlanSteps steps = StepsOf(graph, target);
+  return steps.decisive.t == 1 && steps.DecisiveRows(q) <= 1 && HasRowsOfStep(keys) &&
+         Last(q) <= 4 * static_cast<int64_t>(ThreadsOf(target));
 }
 
 bool AttentionOfOneRow(PlanBuilder& plan) {
@@ -101,7 +102,7 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
                             .scale = a.scale,
                             .split = split,
                             .teams = std::min(threads / (a.dim / 4), keys),
-                            .one_row = HasOneRow(plan.graph(), target) && fresh_rows <= 1},
+                            .one_row = plan.steps().HaveOneRow() && fresh_rows <= 1},
       {.q_pos = plan.InputIndex(Attention::q_pos),
        .q_slot = plan.InputIndex(Attention::q_slot),
        .kv_pos = plan.InputIndex(Attention::kv_pos),

@@ -1,5 +1,6 @@
 // matmul and geglu_linear, and the products that ops_moe.cc shares.
 #include <rullama/sdk/operands.h>
+#include <rullama/sdk/slots.h>
 
 #include <bit>
 #include <cmath>
@@ -388,7 +389,7 @@ bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Target& target, const r
   const WeightShape shape = ShapeOfConstant(weight);
   return RunsOnMatrixUnits(target, shape) &&
          PiecesOf(shape, target.can.max_piece_bytes).size() == 1 &&
-         DecisiveRows(graph, target, graph.value(op.results[0])) > kFewProductRows;
+         StepsOf(graph, target).DecisiveRows(graph.value(op.results[0])) > sdk::kFewRows;
 }
 
 bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Target& target, const rl_op& op) {
@@ -397,7 +398,8 @@ bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Target& target, con
     return RunsOnMatrixUnits(target, ShapeOfConstant(graph.value(op.inputs[weight])));
   };
   return fits(MoeFfn::gate_weight) && fits(MoeFfn::down_weight) &&
-         DecisiveRows(graph, target, graph.value(op.inputs[MoeFfn::experts])) > kFewProductRows;
+         StepsOf(graph, target).DecisiveRows(graph.value(op.inputs[MoeFfn::experts])) >
+             sdk::kFewRows;
 }
 
 void EmitHalfRows(PlanBuilder& plan, const HalfSource& source) {
@@ -495,7 +497,7 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
   const Prologue* prologue = PrologueOf(plan, product, may_take_bytes);
   const int64_t decisive = plan.Decisive(product.rows);
   const bool on_units =
-      decisive > kFewProductRows && RunsOnMatrixUnits(plan.target(), product.weight->shape());
+      decisive > sdk::kFewRows && RunsOnMatrixUnits(plan.target(), product.weight->shape());
   const ProductStep step{.rows = plan.Max(product.rows),
                          .decisive = decisive,
                          .has_prologue = prologue != nullptr,

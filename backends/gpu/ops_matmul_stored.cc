@@ -1,4 +1,6 @@
 // Products with a matrix as it is stored, whose rows are the terms of the sums.
+#include <rullama/sdk/slots.h>
+
 #include <algorithm>
 
 #include "backends/gpu/matrix_product.h"
@@ -33,7 +35,7 @@ static_assert(FitsMatrixThreads(kTileThreads));
 bool FitsMatrixUnits(const Target& target, const WeightShape& shape, const StoredSplit& split) {
   return target.can.matrix_units && target.can.special_kernels &&
          !target.prefers.precise_products && IsBlockType(shape.dtype) &&
-         split.rows > kFewProductRows && split.terms % kCoopTerms == 0 &&
+         split.rows > sdk::kFewRows && split.terms % kCoopTerms == 0 &&
          shape.columns % kStoredTile == 0;
 }
 

@@ -104,7 +104,7 @@ void EmitByteGemv(PlanBuilder& plan, const Product& product, const ProductOperan
                          .together = how.together,
                          .experts = ExpertsOf(product.mode),
                          .own_rows = how.own_rows,
-                         .one_row = HasOneRow(plan.graph(), target),
+                         .one_row = plan.steps().HaveOneRow(),
                          .max_columns = shares.columns},
       {.x = operands.x,
        .weight = product.gate,

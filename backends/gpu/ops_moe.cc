@@ -1,6 +1,7 @@
 // grouped_matmul and moe_ffn. With few rows each pair of row and expert is computed by itself; with
 // many, pairs are sorted by expert so that the weights of each are read once for a tile of them.
 #include <rullama/sdk/operands.h>
+#include <rullama/sdk/slots.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -84,7 +85,7 @@ void GroupedAsStored(PlanBuilder& plan, Product product, const ProductOperands& 
 }
 
 bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {
-  return plan.DecisiveRows(plan.graph().value(experts)) <= kFewProductRows;
+  return plan.DecisiveRows(plan.graph().value(experts)) <= sdk::kFewRows;
 }
 
 void GroupedMatMul(PlanBuilder& plan) {
@@ -209,7 +210,7 @@ bool ExpertsFitByteGemv(const Target& target, const sdk::GraphView& graph, const
   const rl_value& experts = graph.value(op.inputs[operands::MoeFfn::experts]);
   const WeightShape first = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::gate_weight]));
   const WeightShape second = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::down_weight]));
-  const int64_t rows = DecisiveRows(graph, target, experts);
+  const int64_t rows = StepsOf(graph, target).DecisiveRows(experts);
   const auto fits = [&](ProductMode mode, const WeightShape& weight) {
     return FitsByteGemv(target, {.mode = mode, .weight = weight, .used = Last(experts)}, rows);
   };

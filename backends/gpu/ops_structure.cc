@@ -94,9 +94,9 @@ void Slice(PlanBuilder& plan) {
   // Plans that run row by row have the same dispatches for any number of rows. The host's plan of
   // memory knows of no alias, so that it may reuse the memory of the row after this op.
   const uint64_t offset = static_cast<uint64_t>(s.x_offset) * BytesOf(x);
-  const bool stays = !IsPrivate(x) || TransientsAreUnaliased(plan.graph(), plan.target());
-  if (stays && before == 1 && plan.MaxRows(x) == 1 && !plan.RunsRowByRow() && offset % 16 == 0 &&
-      IsPrivate(plan.Result())) {
+  const bool stays = !IsPrivate(x) || plan.steps().LeaveTransientsUnaliased();
+  if (stays && before == 1 && plan.MaxRows(x) == 1 && plan.steps().kind != StepKind::kRowByRow &&
+      offset % 16 == 0 && IsPrivate(plan.Result())) {
     plan.addresses().Alias(plan.ResultIndex(), plan.InputIndex(operands::Slice::x), offset);
     return;
   }

@@ -64,13 +64,9 @@ GpuPlan::GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, cons
   stats_.compilations = std::max<uint64_t>(1, kernels.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
-  const Recorder recorder{lowering,
-                          blocks,
-                          kernels,
-                          kinds,
-                          TransientsAreUnaliased(graph, lowering.target),
-                          RunsRowByRow(graph, lowering.target)};
-  if (!HasOneRow(graph, lowering.target)) {
+  const PlanSteps steps = StepsOf(graph, lowering.target);
+  const Recorder recorder{lowering, blocks, kernels, kinds, steps};
+  if (!steps.HaveOneRow()) {
     Record(recorder, std::move(lowered.dispatches), variants_.emplace_back());
     return;
   }
@@ -92,11 +88,11 @@ void GpuPlan::Record(const Recorder& recorder, std::vector<Dispatch> dispatches,
   if (!recorder.lowering.target.can.overlaps_dispatches)
     return RecordInOrder(recorder, dispatches, {}, variant);
   const std::vector<uint32_t> levels = LevelsOf(dispatches);
-  const bool has_row_kernels = variant.t == 1 || recorder.row_by_row;
-  if (has_row_kernels) {
-    Balance(dispatches, levels, recorder.lowering.target, recorder.row_by_row);
+  const PlanSteps& steps = recorder.steps;
+  if (steps.UseRowKernels()) {
+    Balance(dispatches, levels, recorder.lowering.target, steps.kind == StepKind::kRowByRow);
   }
-  if (joined_ != nullptr && has_row_kernels) {
+  if (joined_ != nullptr && steps.UseRowKernels()) {
     JoinedCommands joined = joiner_->Record(
         {*joined_, recorder.kinds, dispatches, levels, step_.address()}, recorder.blocks);
     stats_.allocations += joined.allocations;
@@ -117,8 +113,8 @@ void GpuPlan::Record(const Recorder& recorder, std::vector<Dispatch> dispatches,
 void GpuPlan::RecordInOrder(const Recorder& recorder, const std::vector<Dispatch>& dispatches,
                             std::span<const uint32_t> levels, Variant& variant) {
   const bool timed = profile_ || op_times_;
-  variant.commands =
-      driver_.Record({dispatches, levels, recorder.kernels, timed, recorder.few_rows});
+  variant.commands = driver_.Record(
+      {dispatches, levels, recorder.kernels, timed, recorder.steps.LeaveTransientsUnaliased()});
   variant.dispatches = dispatches.size();
   variant.levels = levels.empty() ? 0 : levels.back() + 1;
   if (!timed) return;

@@ -64,7 +64,7 @@ class GpuPlan final : public sdk::Plan, public Noted {
     BlockMemory& blocks;
     const KernelCache& kernels;
     std::span<const PipelineKey> kinds;
-    bool few_rows, row_by_row;
+    const PlanSteps& steps;
   };
   void Record(const Recorder& recorder, std::vector<Dispatch> dispatches, Variant& variant);
   void RecordInOrder(const Recorder& recorder, const std::vector<Dispatch>& dispatches,

@@ -16,15 +16,13 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
     : graph_(graph),
       target_(target),
       step_{step, 0},
-      row_by_row_(gpu::RunsRowByRow(graph, target)),
+      steps_(StepsOf(graph, target)),
       learns_(sdk::Learns(graph)),
       loss_depends_on_experts_(gpu::LossDependsOnExperts(graph)),
-      decisive_(DecisiveStep(graph, target)),
-      whole_(LargestStep(graph, target)),
-      largest_(whole_),
+      largest_(steps_.largest),
       uses_(graph),
       scratch_(device),
-      addresses_(graph, target, scratch_),
+      addresses_(graph, steps_, scratch_),
       dispatches_(scratch_) {}
 
 void PlanBuilder::Emit(const FusedNode& node) {
@@ -39,7 +37,7 @@ void PlanBuilder::Emit(const FusedNode& node) {
 }
 
 int64_t PlanBuilder::MaxRows(const rl_value& value) const {
-  return sdk::DimAt(value.dims[0], whole_.t, whole_.r);
+  return sdk::DimAt(value.dims[0], steps_.largest.t, steps_.largest.r);
 }
 
 int64_t PlanBuilder::Max(const rl_dim& dim) const {
@@ -47,8 +45,8 @@ int64_t PlanBuilder::Max(const rl_dim& dim) const {
 }
 
 int64_t PlanBuilder::Decisive(const rl_dim& dim) const {
-  if (row_by_row_) return sdk::DimAt(dim, 1, 1);
-  return std::min(Max(dim), sdk::DimAt(dim, decisive_.t, decisive_.r));
+  if (steps_.kind == StepKind::kRowByRow) return sdk::DimAt(dim, 1, 1);
+  return std::min(Max(dim), sdk::DimAt(dim, steps_.decisive.t, steps_.decisive.r));
 }
 
 int64_t PlanBuilder::DecisiveRows(const rl_value& value) const { return Decisive(value.dims[0]); }

@@ -15,6 +15,7 @@
 #include "backends/gpu/dispatch_list.h"
 #include "backends/gpu/fuse.h"
 #include "backends/gpu/graph_facts.h"
+#include "backends/gpu/plan_steps.h"
 #include "backends/gpu/scratch_pool.h"
 #include "backends/gpu/target.h"
 
@@ -77,10 +78,10 @@ class PlanBuilder {
   // The value of a dimension at the largest T and R, in a RowChunk those of its rows.
   [[nodiscard]] int64_t Max(const rl_dim& dim) const;
   [[nodiscard]] int64_t MaxRows(const rl_value& value) const;
-  // The same by which kernels are chosen (DecisiveStep).
+  // The same by which kernels are chosen (PlanSteps::decisive).
   [[nodiscard]] int64_t Decisive(const rl_dim& dim) const;
   [[nodiscard]] int64_t DecisiveRows(const rl_value& value) const;
-  [[nodiscard]] bool RunsRowByRow() const { return row_by_row_; }
+  [[nodiscard]] const PlanSteps& steps() const { return steps_; }
   [[nodiscard]] bool Learns() const { return learns_; }  // sdk::Learns
   [[nodiscard]] bool LossDependsOnExperts() const { return loss_depends_on_experts_; }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
@@ -102,12 +103,10 @@ class PlanBuilder {
   const sdk::GraphView& graph_;
   const Target& target_;
   Scratch step_;
-  bool row_by_row_;
+  PlanSteps steps_;
   bool learns_;
   bool loss_depends_on_experts_;
-  StepSize decisive_;  // DecisiveStep
-  StepSize whole_;     // of the plan
-  StepSize largest_;   // of the dispatches: of the plan or of a RowChunk
+  StepSize largest_;  // of the dispatches: of the plan or of a RowChunk
   ValueUses uses_;
   const FusedNode* node_ = nullptr;
   ScratchPool scratch_;

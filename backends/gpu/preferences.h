@@ -57,7 +57,7 @@ struct Preferences {
   // These workgroups run for a whole step: a product has no more of them.
   bool fixed_groups = false;
   int64_t max_prologue = 0;  // longest row, in elements, that a GEMV may normalise itself
-  // The kernels of one row compute several rows side by side (RunsRowByRow).
+  // The kernels of one row compute several rows side by side (StepKind::kRowByRow).
   bool row_kernels = false;
   bool precise_products = false;  // activations on matrix units are sums of two f16 numbers
   // Of products on matrix units: the tiles to choose from, and what it costs to add the sums of

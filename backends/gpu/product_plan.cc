@@ -1,5 +1,7 @@
 #include "backends/gpu/product_plan.h"
 
+#include <rullama/sdk/slots.h>
+
 #include <algorithm>
 #include <bit>
 #include <initializer_list>
@@ -169,7 +171,7 @@ std::string TextOf(const CoopGemm& plan) {
 
 ProductPlan ChooseProduct(const ProductShape& shape, const ProductStep& step,
                           const Target& target) {
-  if (step.decisive > kFewProductRows) {
+  if (step.decisive > sdk::kFewRows) {
     if (RunsOnMatrixUnits(target, shape.weight)) return CoopGemmOf(shape, step, target);
     return TiledGemmOf(shape, step, target);
   }

@@ -57,11 +57,11 @@ struct ExpertTiling {
 
 // The steps that a product is computed in, and what stands beside it.
 struct ProductStep {
-  int64_t rows = 1;             // of x in the largest step
-  int64_t decisive = 1;         // of x in the step by which kernels are chosen (DecisiveStep)
-  bool has_prologue = false;    // the product of a row normalises it first
-  bool may_take_bytes = true;   // of experts: whether both products of a moe_ffn can
-  uint32_t half_parts = 1;      // f16 numbers whose sum is a value of x on matrix units
+  int64_t rows = 1;            // of x in the largest step
+  int64_t decisive = 1;        // of x in the step by which kernels are chosen (PlanSteps::decisive)
+  bool has_prologue = false;   // the product of a row normalises it first
+  bool may_take_bytes = true;  // of experts: whether both products of a moe_ffn can
+  uint32_t half_parts = 1;     // f16 numbers whose sum is a value of x on matrix units
   uint64_t results_beside = 0;  // results of a row of all products on matrix units that read it
   ExpertTiling experts;
 };

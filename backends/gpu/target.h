@@ -57,7 +57,4 @@ struct Target {
   }
 };
 
-// Largest number of batch rows that uses the GEMV kernel.
-inline constexpr int64_t kFewProductRows = 8;
-
 }  // namespace rullama::gpu

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "backends/gpu/block_memory.h"
-#include "backends/gpu/graph_facts.h"
 #include "backends/gpu/kernel_source.h"
 #include "backends/gpu/matrix_product.h"
+#include "backends/gpu/plan_steps.h"
 #include "backends/vulkan/commands.h"
 #include "backends/vulkan/driver.h"
 #include "backends/vulkan/persistent.h"
@@ -26,7 +26,7 @@ uint32_t GroupsOf(const Facts& facts) { return std::max(1U, facts.multiprocessor
 // With experts whose products do not go by bytes they are not: these want more workgroups than stay
 // on a device (557 tokens a second against 475 on an H200).
 bool IsWorthOneDispatch(const gpu::Target& target, const sdk::GraphView& graph) {
-  if (!gpu::HasOneRow(graph, target) && !gpu::RunsRowByRow(graph, target)) return false;
+  if (!gpu::StepsOf(graph, target).UseRowKernels()) return false;
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     if (op.kind == RL_OP_grouped_matmul) return false;

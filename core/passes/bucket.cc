@@ -1,15 +1,17 @@
 #include "core/passes/bucket.h"
 
+#include <rullama/sdk/slots.h>
+
 #include <algorithm>
 
 namespace rullama {
 
 std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk) {
-  // A plan for 8 rows runs fewer rows at almost no extra cost. Beyond them, GPUs divide the work by
+  // A plan for a few rows runs one at almost no extra cost. Beyond them, GPUs divide the work by
   // the largest step of a plan (docs/lab/vulkan.md, "Plans for fewer rows").
   constexpr int64_t kGrowth = 4;
   std::vector<int64_t> buckets = {1};
-  for (int64_t rows = kFewRows; rows < prefill_chunk; rows *= kGrowth) buckets.push_back(rows);
+  for (int64_t rows = sdk::kFewRows; rows < prefill_chunk; rows *= kGrowth) buckets.push_back(rows);
   if (prefill_chunk > 1) buckets.push_back(prefill_chunk);
   return buckets;
 }

@@ -20,9 +20,6 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// Rows up to which the time of a step is that of reading the weights once.
-inline constexpr int64_t kFewRows = 8;
-
 // The default row counts, ascending: one row (decoding one sequence), then for several sequences
 // and prompts 8, 32, 128, ..., and a whole chunk of a prompt.
 std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk);

@@ -1,5 +1,7 @@
 #include "core/runtime/session.h"
 
+#include <rullama/sdk/slots.h>
+
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -215,7 +217,7 @@ Result<Program> Session::BuildLargestProgram(size_t graph) const {
 
 Status Session::MakeArenasFor(size_t graph, const Bucket& bucket) {
   const SessionGraph& of = graphs_[graph];
-  const bool reads_prompts = of.extends_past && bucket.max_t > kFewRows;
+  const bool reads_prompts = of.extends_past && bucket.max_t > sdk::kFewRows;
   if (!reads_prompts || bucket.max_t == of.MaxRows() || has_arenas_[graph]) return OkStatus();
   RL_ASSIGN_OR_RETURN(const Program largest, BuildLargestProgram(graph));
   RL_RETURN_IF_ERROR(resources_.MakeArenas(largest));

@@ -22,6 +22,9 @@ inline int64_t SlotsOf(const GraphView& graph) {
   return 0;
 }
 
+// The most rows of a step that takes about as long as reading the weights once.
+inline constexpr int64_t kFewRows = 8;
+
 // The most rows of a step that checks a draft of one slot.
 inline constexpr int64_t kMaxDraftRows = 17;
 

@@ -1,5 +1,7 @@
 #include "engine/loading/backend_check.h"
 
+#include <rullama/sdk/slots.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -11,17 +13,16 @@
 namespace rullama {
 namespace {
 
-constexpr int64_t kFewRows = 8;  // of a step; refusals do not depend on their number
-
 Status CheckOn(Registry& registry, const Model& model, const Config& config, const HostHooks& hooks,
                Notices& notices) {
   RL_ASSIGN_OR_RETURN(const BackendDevices devices, OpenDevices(registry, config, hooks, notices));
+  // Refusals do not depend on the number of rows.
   RL_ASSIGN_OR_RETURN(const ModelProgram program,
                       BuildModelProgram(model, {.outputs = GraphOutputs::kAllLogits,
                                                 .capacity = std::min(kDefaultCapacity,
                                                                      model.facts().context_length),
                                                 .kv_dtype = KvDtypeFor(config, devices.backend),
-                                                .limits = {.max_rows = kFewRows}}));
+                                                .limits = {.max_rows = sdk::kFewRows}}));
   RL_ASSIGN_OR_RETURN(const PlacementPolicy policy,
                       PlaceLayers(program.graphs.front().graph, program.layer_outputs,
                                   config.placement.split, devices));
