@@ -23,8 +23,8 @@ BuildOptions CausalPass(const ModelProgramOptions& options) {
           .capacity = options.capacity,
           .kv_dtype = options.kv_dtype,
           .spare_rows = options.spare_rows,
-          .max_t = options.limits.max_rows,
-          .max_r = options.limits.max_wanted};
+          .max_t = options.limits.max_t,
+          .max_r = options.limits.max_r};
 }
 
 void AddLogitsSum(ModelGraph& parts) {
@@ -124,12 +124,12 @@ Status AddMediaGraph(const Model& model, const ModelProgramOptions& options,
 Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOptions& options) {
   std::vector<int64_t> buckets = DecodeBuckets(options.slots);
   // The chunks of prompts, most of which end in one that is short.
-  for (const int64_t rows : DefaultBuckets(options.limits.max_rows)) {
+  for (const int64_t rows : DefaultBuckets(options.limits.max_t)) {
     if (rows > buckets.back()) buckets.push_back(rows);
   }
   // Steps that check drafts have buckets of their own, so that prompts are read as without drafts.
-  const bool drafts = options.limits.max_wanted > options.slots;
-  const auto of_wanted = DecodeBuckets(options.limits.max_wanted);
+  const bool drafts = options.limits.max_r > options.slots;
+  const auto of_wanted = DecodeBuckets(options.limits.max_r);
   BuildOptions build = CausalPass(options);
   build.max_t = std::max(buckets.back(), of_wanted.back());
   RL_ASSIGN_OR_RETURN(const ModelGraph causal, model.BuildGraph(build));
@@ -147,7 +147,7 @@ Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOpt
     }
   }
   program.handles.read = program.handles.Draw({});
-  const int64_t rows = options.limits.max_rows;
+  const int64_t rows = options.limits.max_t;
   RL_ASSIGN_OR_RETURN(program.handles.hidden,
                       AddRowOutput(causal, "hidden", causal.last_norm, rows, program));
   RL_ASSIGN_OR_RETURN(program.handles.logits,
@@ -217,7 +217,7 @@ std::string ProgramGraphs::UseOf(GraphHandle graph) const {
 }
 
 StepLimits BatchLimits(int64_t decode_rows, int64_t chunk) {
-  return {.max_rows = std::max(decode_rows, chunk), .max_wanted = decode_rows};
+  return {.max_t = std::max(decode_rows, chunk), .max_r = decode_rows};
 }
 
 Status SetRowInputs(const RowInputs& inputs, Session& session, StepLane lane) {

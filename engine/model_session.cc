@@ -60,13 +60,13 @@ Result<uint64_t> ModelSession::TowerBytes() const {
 // Leaves the session with what the configuration says and the device decides.
 Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   const std::optional<int64_t> chunk =
-      options.max_rows > 0 ? std::optional(options.max_rows) : config().context.prefill_chunk;
+      options.max_t > 0 ? std::optional(options.max_t) : config().context.prefill_chunk;
   const auto& host_weights = config().placement.host_weights;
-  auto_choices_ = {.max_rows = !chunk,
+  auto_choices_ = {.max_t = !chunk,
                    .host_weights = !host_weights && devices_.policy.host_device >= 0 &&
                                    !model_.facts().host_tables.empty()};
   DeviceSettings settings{.host_weights = model_.facts().host_tables};
-  settings.max_rows = std::min(chunk.value_or(settings.max_rows), capacity());
+  settings.max_t = std::min(chunk.value_or(settings.max_t), capacity());
   settings.host_weights = host_weights.value_or(settings.host_weights);
   std::optional<DeviceSettings> built;
   std::optional<uint64_t> towers;
@@ -125,8 +125,8 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                   const DeviceSettings& settings) {
   session_.reset();
   slots_ = options.slots;
-  chunk_ = settings.max_rows;
-  limits_.max_rows = chunk_;
+  chunk_ = settings.max_t;
+  limits_.max_t = chunk_;
   if (options.outputs == GraphOutputs::kBatch) {
     limits_ = BatchLimits(std::max(options.slots, options.decode_rows), chunk_);
   }

@@ -19,7 +19,7 @@ namespace rullama {
 
 struct ModelSessionOptions {
   GraphOutputs outputs = GraphOutputs::kText;
-  int64_t max_rows = 0;  // of a step; 0: as configured
+  int64_t max_t = 0;  // rows of a step; 0: as configured
   // The most rows of a step with soft tokens, for kAllLogits; 0: the session reads none. A session
   // of kBatch decides itself.
   int64_t media_rows = 0;

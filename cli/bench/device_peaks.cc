@@ -97,7 +97,7 @@ class Probe {
     SessionOptions options;
     options.devices = {&device};
     options.policy.fallback = FallbackPolicy::kDeny;
-    options.limits.max_rows = of.buckets.back();
+    options.limits.max_t = of.buckets.back();
     options.slots = 1;
     options.observer = &probe->profiler_;
     std::vector<SessionGraph> graphs;

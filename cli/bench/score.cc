@@ -42,8 +42,8 @@ Status CheckLogits(std::span<const float> logits, int64_t first, size_t vocabula
                    first + (bad - logits.begin()) / static_cast<int64_t>(vocabulary));
 }
 
-int64_t ScoreRows(int64_t vocabulary, int64_t max_rows) {
-  return std::clamp<int64_t>(kMaxLogitsOfStep / vocabulary, 1, max_rows);
+int64_t ScoreRows(int64_t vocabulary, int64_t max_t) {
+  return std::clamp<int64_t>(kMaxLogitsOfStep / vocabulary, 1, max_t);
 }
 
 Status ScoreTokens(
@@ -84,7 +84,7 @@ Result<std::unique_ptr<ModelSession>> OpenScoringSession(const ConfigFlags& flag
     chunk = ScoreRows(model->facts().vocabulary,
                       loaded.config.values().context.prefill_chunk.value_or(kMinAutoRows));
   }
-  return OpenModelSession(flags, {.outputs = GraphOutputs::kAllLogits, .max_rows = chunk}, console);
+  return OpenModelSession(flags, {.outputs = GraphOutputs::kAllLogits, .max_t = chunk}, console);
 }
 
 }  // namespace rullama::cli

@@ -15,7 +15,7 @@ Status CheckLength(const ModelSession& engine, size_t tokens);
 Status CheckIds(const ModelSession& engine, std::span<const int32_t> ids);
 
 // Rows of a step such that its logits stay small compared with the model.
-int64_t ScoreRows(int64_t vocabulary, int64_t max_rows);
+int64_t ScoreRows(int64_t vocabulary, int64_t max_t);
 
 // Whether all logits [rows, vocabulary] are numbers; the first row is the one after position
 // `first`. Error backend.nan.

@@ -228,7 +228,7 @@ class Bench {
     if (test.kind == BenchKind::kDenoise) return CostOfStep(denoise_, {test.tokens, 0}, test.depth);
     OpCost sum;
     const bool prompt = test.kind != BenchKind::kGenerate;
-    const int64_t step = prompt ? engine_.limits().max_rows : 1;
+    const int64_t step = prompt ? engine_.limits().max_t : 1;
     for (int64_t done = 0; done < test.tokens; done += step) {
       const int64_t rows = std::min(step, test.tokens - done);
       const bool wanted = all_rows_ || (!denoises() && (!prompt || done + rows == test.tokens));

@@ -135,7 +135,7 @@ Result<int> DrawFused(const GraphFlags& flags, const Form& form, DrawingFiles& f
   DispatchRecorder recorder;
   ModelSessionOptions options;
   options.observer = &recorder;
-  options.max_rows = flags.rows;
+  options.max_t = flags.rows;
   RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, options, console));
   const std::vector<int32_t> tokens(static_cast<size_t>(flags.rows));
   RL_RETURN_IF_ERROR(
@@ -193,7 +193,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                               .adapters = &model.adapters,
                               .capacity = model.capacity(),
                               .kv_dtype = kv_dtype,
-                              .limits = {.max_rows = std::min(flags.rows, model.capacity())}});
+                              .limits = {.max_t = std::min(flags.rows, model.capacity())}});
   };
   RL_ASSIGN_OR_RETURN(const Form form, FormOf(flags, model.facts().layers));
   const auto shown_of = [&flags](const ModelProgram& program) -> const Graph& {

@@ -57,7 +57,7 @@ Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
   ModelSessionOptions options;
   options.outputs = GraphOutputs::kAllLogits;
-  options.max_rows = flags.chunk;
+  options.max_t = flags.chunk;
   RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, options, console));
   if (flags.config.verbose) DescribeSession(*engine, console);
   RL_ASSIGN_OR_RETURN(const auto logits,
@@ -82,12 +82,12 @@ Result<int> WriteMediaLogits(const LogitsFlags& flags, Console& console) {
   const ModelFacts facts = loaded.model.facts();
   ModelSessionOptions options;
   options.outputs = GraphOutputs::kAllLogits;
-  options.max_rows =
+  options.max_t =
       flags.chunk > 0
           ? flags.chunk
           : ScoreRows(facts.vocabulary,
                       loaded.model.config().context.prefill_chunk.value_or(kMinAutoRows));
-  options.media_rows = MediaRowsOf(prompt, facts, options.max_rows);
+  options.media_rows = MediaRowsOf(prompt, facts, options.max_t);
   options.plugin_paths = flags.config.plugins;
   RL_ASSIGN_OR_RETURN(const auto engine,
                       ModelSession::Open(std::move(loaded.model), options,

@@ -173,7 +173,7 @@ Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
   SessionOptions options;
   options.devices = devices.Borrow();
   options.policy = devices.policy;
-  options.limits = {.max_rows = std::ssize(model.tokens)};
+  options.limits = {.max_t = std::ssize(model.tokens)};
   options.observer = observer;
   std::vector<std::string> names;
   for (const auto& [name, values] : given) names.push_back(name);

@@ -183,9 +183,9 @@ void DescribeSession(const ModelSession& session, Console& console) {
       fmt::format("backend: {} on {} ({})", session.devices().backend, device.name, device.driver));
   DescribeLayers(session, console);
   DescribeMemory(session, console);
-  if (session.auto_choices().max_rows) {
+  if (session.auto_choices().max_t) {
     console.Note(
-        fmt::format("context.prefill_chunk: {}, chosen for the device", session.limits().max_rows));
+        fmt::format("context.prefill_chunk: {}, chosen for the device", session.limits().max_t));
   }
   if (session.auto_choices().host_weights) {
     console.Note(fmt::format("placement.host_weights: [{}], chosen for the device",

@@ -14,7 +14,7 @@ namespace rullama {
 // The largest step of a plan, and the outputs that it computes.
 struct Bucket {
   int64_t max_t = 1;
-  int64_t max_r = 1;
+  int64_t max_r = 1;  // with kPerOutput only
   DemandMode demand = DemandMode::kPerOutput;
 
   friend bool operator==(const Bucket&, const Bucket&) = default;

@@ -160,9 +160,9 @@ TEST_P(Equivalence, DecompositionBeforeRowDemand) {
 
 TEST_P(Equivalence, WholePipelineOnOneDevice) {
   PipelineOptions options;
-  options.demand = GetParam();
-  options.max_t = 5;
-  options.max_r = 2;
+  options.bucket.demand = GetParam();
+  options.bucket.max_t = 5;
+  options.bucket.max_r = 2;
   options.arenas = {{.alignment = 64}};
   const SupportQuery composites_refused = [](int, const Graph& graph) {
     std::vector<std::string> reasons;
@@ -181,8 +181,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, Equivalence,
 // Running the segments in order, with values passed by name, gives the results of the whole graph.
 TEST(EquivalenceOfSegments, OnTwoDevices) {
   PipelineOptions options;
-  options.max_t = 5;
-  options.max_r = 2;
+  options.bucket.max_t = 5;
+  options.bucket.max_r = 2;
   options.arenas = {{.alignment = 64}, {.alignment = 64}};
   options.policy.fallback = FallbackPolicy::kAllow;
   options.policy.host_device = 1;

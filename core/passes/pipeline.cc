@@ -76,16 +76,15 @@ Result<PlannedSegment> PlanSegment(Segment segment, const PipelineOptions& optio
 
 Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
                              const PipelineOptions& options) {
-  if (options.max_t < 1 || options.max_r < 0 || options.max_r > options.max_t) {
+  const auto& [max_t, max_r, demand] = options.bucket;
+  if (max_t < 1 || max_r < 0 || max_r > max_t) {
     return MakeError(ErrorKind::kRuntime, "passes.bounds",
-                     "max T = {} and max R = {}; expected 1 <= T and 0 <= R <= T", options.max_t,
-                     options.max_r);
+                     "max T = {} and max R = {}; expected 1 <= T and 0 <= R <= T", max_t, max_r);
   }
   RL_ASSIGN_OR_RETURN(Graph current, Finished("canonicalise", Canonicalise(graph), options));
-  current.max_t = options.max_t;
-  current.max_r = options.demand == DemandMode::kPerOutput ? options.max_r : 0;
-  RL_ASSIGN_OR_RETURN(current,
-                      Finished("row_demand", ApplyRowDemand(current, options.demand), options));
+  current.max_t = max_t;
+  current.max_r = demand == DemandMode::kPerOutput ? max_r : 0;
+  RL_ASSIGN_OR_RETURN(current, Finished("row_demand", ApplyRowDemand(current, demand), options));
 
   auto decoding = WithWantedRowsApart(current, options);
   if (!decoding) return InPass("wanted_rows", std::move(decoding).error());

@@ -17,17 +17,15 @@
 
 #include "core/base/status.h"
 #include "core/ir/graph.h"
+#include "core/passes/bucket.h"
 #include "core/passes/differentiate.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/placement.h"
-#include "core/passes/row_demand.h"
 
 namespace rullama {
 
 struct PipelineOptions {
-  DemandMode demand = DemandMode::kPerOutput;
-  int64_t max_t = 1;  // bounds of the step; max_r is used with kPerOutput only
-  int64_t max_r = 1;
+  Bucket bucket;
   std::optional<Differentiation> differentiation;  // of a training graph
   PlacementPolicy policy;
   // If the graph has enough ops that run on the few wanted rows of a prompt's step, they become a

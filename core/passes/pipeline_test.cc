@@ -27,9 +27,7 @@ Result<std::vector<std::string>> SupportPrimitives(int, const Graph& graph) {
 
 PipelineOptions OptionsFor(DemandMode demand, int64_t max_t, int64_t max_r) {
   PipelineOptions options;
-  options.demand = demand;
-  options.max_t = max_t;
-  options.max_r = max_r;
+  options.bucket = {.max_t = max_t, .max_r = max_r, .demand = demand};
   options.arenas = {{.alignment = 64}, {.alignment = 32}};
   return options;
 }

@@ -15,8 +15,8 @@
 
 namespace rullama {
 
-// Whether steps of at most `max_rows` rows read prompts. Shorter ones decode, maybe for several
-// slots, and stay in one piece.
+// Whether steps up to the largest one read prompts. Shorter ones decode, maybe for several slots,
+// and stay in one piece.
 constexpr bool ReadsPrompts(const Extents& largest) {
   constexpr int64_t kMinRows = 32;
   return largest.t >= kMinRows && largest.r > 0 && largest.r < largest.t;

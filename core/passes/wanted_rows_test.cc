@@ -80,8 +80,8 @@ Graph WantedChain(int count) {
 
 Program ProgramOf(const Graph& graph, int64_t max_t, int64_t max_r, bool apart = true) {
   PipelineOptions options;
-  options.max_t = max_t;
-  options.max_r = max_r;
+  options.bucket.max_t = max_t;
+  options.bucket.max_r = max_r;
   options.wanted_rows_apart = apart;
   options.arenas = {{.alignment = 64}};
   const SupportQuery all = [](int, const Graph& asked) {

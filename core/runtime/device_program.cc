@@ -25,9 +25,7 @@ Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> 
                                    const std::optional<Differentiation>& differentiation,
                                    bool wanted_rows_apart) {
   PipelineOptions options;
-  options.demand = bucket.demand;
-  options.max_t = bucket.max_t;
-  options.max_r = bucket.max_r;
+  options.bucket = bucket;
   options.policy = policy;
   options.differentiation = differentiation;
   options.wanted_rows_apart = wanted_rows_apart;

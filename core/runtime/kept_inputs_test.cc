@@ -100,9 +100,8 @@ TEST_F(KeptInputsTest, AFailedWriteIsTriedAgain) {
 TEST(KeptInputsSession, AStepOfOtherRowsThanTheInputIsRefused) {
   const CountingWeights weights;
   ReferenceDevices devices;
-  const auto created =
-      Session::Create(ExtraGraph(), weights,
-                      {.devices = {devices.Open()}, .policy = {}, .limits = {.max_rows = 4}});
+  const auto created = Session::Create(
+      ExtraGraph(), weights, {.devices = {devices.Open()}, .policy = {}, .limits = {.max_t = 4}});
   ASSERT_TRUE(created) << created.error().ToString();
   Session& session = **created;
   ASSERT_TRUE(session.SetInput(kExtra, BytesOf({7, 8})));

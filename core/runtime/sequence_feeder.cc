@@ -13,13 +13,13 @@ SequenceFeeder::SequenceFeeder(Session& session, FeedOptions options)
 
 Status SequenceFeeder::Feed(std::span<const int32_t> tokens, DemandMode demand, DemandMode last,
                             const OnStep& on_step) {
-  const auto max_rows = static_cast<size_t>(session_.max_rows(options_.graph));
+  const auto max_t = static_cast<size_t>(session_.max_t(options_.graph));
   for (size_t done = 0; done < tokens.size();) {
     if (cancelled()) {
       return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} tokens", done,
                        tokens.size());
     }
-    const size_t count = std::min(max_rows, tokens.size() - done);
+    const size_t count = std::min(max_t, tokens.size() - done);
     const bool is_last = done + count == tokens.size();
     RL_RETURN_IF_ERROR(RunStep(tokens.subspan(done, count), is_last ? last : demand));
     done += count;

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-constexpr StepLimits kFourRows{.max_rows = 4, .max_wanted = 1};
+constexpr StepLimits kFourRows{.max_t = 4, .max_r = 1};
 
 Status FeedPrompt(SequenceFeeder& feeder, const std::vector<int32_t>& tokens,
                   const SequenceFeeder::OnStep& on_step) {

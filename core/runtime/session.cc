@@ -66,7 +66,7 @@ Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graph
                                                  const WeightSource& weights,
                                                  SessionOptions options) {
   const StepLimits& limits = options.limits;
-  if (graphs.empty() || options.devices.empty() || limits.max_rows < 1 || limits.max_wanted < 1) {
+  if (graphs.empty() || options.devices.empty() || limits.max_t < 1 || limits.max_r < 1) {
     return InternalError("a session needs a graph, a device, rows and wanted rows");
   }
   if (options.lanes > 0 && options.observer != nullptr) {
@@ -79,11 +79,11 @@ Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graph
   }
   const auto slots =
       static_cast<size_t>(options.slots > 0 ? options.slots : first.type(past).rows().constant);
-  Extents largest = {limits.max_rows, limits.max_wanted};
+  Extents largest = {limits.max_t, limits.max_r};
   WeightNames in_products;
   for (SessionGraph& graph : graphs) {
-    if (graph.buckets.empty()) graph.buckets = DefaultBuckets(limits.max_rows);
-    largest.t = std::max(largest.t, graph.MaxRows());
+    if (graph.buckets.empty()) graph.buckets = DefaultBuckets(limits.max_t);
+    largest.t = std::max(largest.t, graph.MaxT());
     AddWeightsInProducts(graph.graph, in_products);
   }
   return std::unique_ptr<Session>(new Session(std::move(graphs), slots, weights, std::move(options),
@@ -133,7 +133,7 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
   if (demand == DemandMode::kPerOutput) {
     const auto wanted_bucket =
         std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(wanted_count, 1)));
-    bucket.max_r = std::min(static_cast<int64_t>(wanted_bucket), limits_.max_wanted);
+    bucket.max_r = std::min(static_cast<int64_t>(wanted_bucket), limits_.max_r);
   }
   const bool may_cut = MayCutWantedRows(graph, bucket, wanted);
   for (const Plan& plan : plans_) {
@@ -165,14 +165,14 @@ Status Session::CheckRows(const StepRows& rows) {
   if (rows.graph.index >= graphs_.size()) {
     return InternalError("graph {} of {}", rows.graph.index, graphs_.size());
   }
-  if (count == 0 || count > static_cast<size_t>(max_rows(rows.graph)) || rows.pos.size() != count ||
+  if (count == 0 || count > static_cast<size_t>(max_t(rows.graph)) || rows.pos.size() != count ||
       rows.slot.size() != count || (rows.demand == DemandMode::kPerOutput) == rows.wanted.empty() ||
-      std::ssize(rows.wanted) > limits_.max_wanted) {
+      std::ssize(rows.wanted) > limits_.max_r) {
     return InternalError(
         "a step has {} tokens, {} positions, {} slots and {} wanted rows; expected 1 to {} rows "
         "and up to {} wanted ones",
-        count, rows.pos.size(), rows.slot.size(), rows.wanted.size(), max_rows(rows.graph),
-        limits_.max_wanted);
+        count, rows.pos.size(), rows.slot.size(), rows.wanted.size(), max_t(rows.graph),
+        limits_.max_r);
   }
   next_past_.assign(past_.begin(), past_.end());
   for (size_t i = 0; i < count; ++i) {
@@ -207,18 +207,18 @@ Status Session::Prepare(int64_t rows, DemandMode demand, GraphHandle graph, int6
 Result<Program> Session::BuildLargestProgram(size_t graph) const {
   const SessionGraph& of = graphs_[graph];
   Bucket bucket;
-  bucket.max_t = of.MaxRows();
+  bucket.max_t = of.MaxT();
   // Graphs that leave the caches alone are run for all of their rows, except in training.
   const bool per_output = of.extends_past || of.differentiation;
   bucket.demand = per_output ? DemandMode::kPerOutput : DemandMode::kAllRows;
-  bucket.max_r = per_output ? std::min(limits_.max_wanted, bucket.max_t) : 0;
+  bucket.max_r = per_output ? std::min(limits_.max_r, bucket.max_t) : 0;
   return BuildProgramFor(graph, bucket, MayCutWantedRows(graph, bucket, Wanted::kLast));
 }
 
 Status Session::MakeArenasFor(size_t graph, const Bucket& bucket) {
   const SessionGraph& of = graphs_[graph];
   const bool reads_prompts = of.extends_past && bucket.max_t > sdk::kFewRows;
-  if (!reads_prompts || bucket.max_t == of.MaxRows() || has_arenas_[graph]) return OkStatus();
+  if (!reads_prompts || bucket.max_t == of.MaxT() || has_arenas_[graph]) return OkStatus();
   RL_ASSIGN_OR_RETURN(const Program largest, BuildLargestProgram(graph));
   RL_RETURN_IF_ERROR(resources_.MakeArenas(largest));
   has_arenas_[graph] = true;

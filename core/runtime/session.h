@@ -58,7 +58,7 @@ namespace rullama {
 struct SessionGraph {
   Graph graph;
   // Row counts for which separate plans are compiled, ascending. Empty: DefaultBuckets() of
-  // StepLimits::max_rows.
+  // StepLimits::max_t.
   std::vector<int64_t> buckets = {};
   // True if a step appends its rows to the caches and advances `past`.
   bool extends_past = true;
@@ -67,7 +67,7 @@ struct SessionGraph {
   // The buckets of steps in which each row is wanted. Empty: `buckets`.
   std::vector<int64_t> buckets_of_wanted = {};
 
-  [[nodiscard]] int64_t MaxRows() const {
+  [[nodiscard]] int64_t MaxT() const {
     const int64_t wanted = buckets_of_wanted.empty() ? 0 : buckets_of_wanted.back();
     return std::max(buckets.back(), wanted);
   }
@@ -171,9 +171,7 @@ class Session {
     return graphs_[graph.index].graph;
   }
   // The largest step of a graph.
-  [[nodiscard]] int64_t max_rows(GraphHandle graph = {}) const {
-    return graphs_[graph.index].MaxRows();
-  }
+  [[nodiscard]] int64_t max_t(GraphHandle graph = {}) const { return graphs_[graph.index].MaxT(); }
   // The plugin of the main device, for messages.
   [[nodiscard]] const std::string& plugin_name() const {
     return resources_.devices().front()->plugin().name();

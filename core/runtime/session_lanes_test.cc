@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr StepLimits kLimits{.max_rows = 4, .max_wanted = 2};
+constexpr StepLimits kLimits{.max_t = 4, .max_r = 2};
 
 template <typename T>
 std::span<const std::byte> BytesOf(const T& value) {

@@ -56,7 +56,7 @@ class MemorySession {
   explicit MemorySession(const MemoryGraphOptions& options = {}) {
     session_ = Must(Session::Create(
         MemoryGraph(options), weights_,
-        {.devices = {devices_.Open()}, .policy = {}, .limits = {.max_rows = 3, .max_wanted = 1}}));
+        {.devices = {devices_.Open()}, .policy = {}, .limits = {.max_t = 3, .max_r = 1}}));
   }
   Session* operator->() const { return session_.get(); }
 

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr StepLimits kSixRows{.max_rows = 6, .max_wanted = 3};
+constexpr StepLimits kSixRows{.max_t = 6, .max_r = 3};
 
 void ExpectRefused(const Status& status, const std::string& part) {
   ASSERT_FALSE(status) << "expected an error with: " << part;
@@ -167,7 +167,7 @@ StepRows AllWanted(int32_t count, int32_t slot) {
 }
 
 TEST(SessionTest, PromptsThatBecomeLongerShareAnArena) {
-  const CountingSession counting({.max_rows = 128, .max_wanted = 128});
+  const CountingSession counting({.max_t = 128, .max_r = 128});
   Session& session = counting.get();
   const uint64_t predicted = Must(session.PredictMemory())[0].work;
   ASSERT_TRUE(session.Run(AllWanted(20, 0)));
@@ -206,9 +206,9 @@ TEST(SessionTest, NeedsAGraphWithSlots) {
     return Session::Create(std::move(graph), weights, std::move(options)).map([](auto) {});
   };
   ExpectRefused(create(CountingGraph(), {}), "a session needs");
-  ExpectRefused(create(CountingGraph(),
-                       {.devices = {devices.Open()}, .policy = {}, .limits = {.max_rows = 0}}),
-                "a session needs");
+  ExpectRefused(
+      create(CountingGraph(), {.devices = {devices.Open()}, .policy = {}, .limits = {.max_t = 0}}),
+      "a session needs");
   ExpectRefused(create(Graph{}, {.devices = {devices.Open()}, .policy = {}, .limits = {}}),
                 "no input 'past'");
 }
@@ -237,7 +237,7 @@ TEST(SessionTest, SmallOutputsOfAStepTakeOneRead) {
   ReferenceDevices devices(ReadCountingQuery);
   const std::unique_ptr<Session> session = Must(Session::Create(
       CountingGraph(), weights,
-      {.devices = {devices.Open()}, .policy = {}, .limits = {.max_rows = 1024}, .slots = {}}));
+      {.devices = {devices.Open()}, .policy = {}, .limits = {.max_t = 1024}, .slots = {}}));
   const int32_t biased = 7;
   const float bias = 0.5F;
   ASSERT_TRUE(session->SetInput(kBiased, std::as_bytes(std::span(&biased, 1))));

@@ -21,7 +21,7 @@ using ::testing::Pair;
 
 constexpr int64_t kHeadWidth = 4;
 constexpr int64_t kCached = 64;  // rows of a slot
-constexpr StepLimits kPromptLimits{.max_rows = 48, .max_wanted = 4};
+constexpr StepLimits kPromptLimits{.max_t = 48, .max_r = 4};
 
 // A row attends to the rows before it, and many ops follow.
 Graph CachedGraph() {

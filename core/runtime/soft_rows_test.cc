@@ -32,7 +32,7 @@ Graph EchoGraph() {
 class SoftRowsTest : public testing::Test {
  protected:
   void SetUp() override {
-    SessionOptions options{.devices = {devices_.Open()}, .policy = {}, .limits = {.max_rows = 8}};
+    SessionOptions options{.devices = {devices_.Open()}, .policy = {}, .limits = {.max_t = 8}};
     session_ = Must(Session::Create(EchoGraph(), weights_, std::move(options)));
   }
   void Run(int64_t rows) {

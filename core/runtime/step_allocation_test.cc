@@ -62,7 +62,7 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { F
 namespace rullama {
 namespace {
 
-constexpr StepLimits kLimits{.max_rows = 4, .max_wanted = 1};
+constexpr StepLimits kLimits{.max_t = 4, .max_r = 1};
 
 template <typename Work>
 int64_t AllocationsOf(Work work) {

@@ -13,8 +13,8 @@ namespace rullama {
 
 // Upper bounds of a session's steps. Plans and I/O buffers are made for these sizes.
 struct StepLimits {
-  int64_t max_rows = 512;  // rows of a step (T) of a graph that has no buckets of its own
-  int64_t max_wanted = 1;  // wanted rows of a step (R) with DemandMode::kPerOutput
+  int64_t max_t = 512;  // rows of a step (T) of a graph that has no buckets of its own
+  int64_t max_r = 1;    // wanted rows of a step (R) with DemandMode::kPerOutput
 };
 
 // Names a graph of a session: its place in the list of which the session was made. Whoever makes

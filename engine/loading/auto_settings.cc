@@ -21,9 +21,9 @@ uint64_t MemoryBudget(const DeviceDescription& device) {
 }
 
 Result<DeviceSettings> ChooseForDevices(DeviceSettings settings, const AutoChoices& choices,
-                                        std::span<const DeviceDescription> devices,
-                                        int64_t max_rows, const MemoryQuery& need) {
-  if (choices.max_rows) settings.max_rows = std::min(kMinAutoRows, max_rows);
+                                        std::span<const DeviceDescription> devices, int64_t max_t,
+                                        const MemoryQuery& need) {
+  if (choices.max_t) settings.max_t = std::min(kMinAutoRows, max_t);
   if (!std::ranges::any_of(devices, IsGpu)) return settings;
   const auto fits = [&](const DeviceSettings& asked) -> Result<bool> {
     RL_ASSIGN_OR_RETURN(const std::vector<uint64_t> bytes, need(asked));
@@ -32,12 +32,12 @@ Result<DeviceSettings> ChooseForDevices(DeviceSettings settings, const AutoChoic
     }
     return true;
   };
-  if (choices.max_rows) {
+  if (choices.max_t) {
     for (int64_t rows = kMaxAutoRows; rows > kMinAutoRows; rows /= 2) {
       // A step as long as the context is the longest of use.
-      if (rows / 2 >= max_rows) continue;
+      if (rows / 2 >= max_t) continue;
       DeviceSettings longer = settings;
-      longer.max_rows = std::min(rows, max_rows);
+      longer.max_t = std::min(rows, max_t);
       RL_ASSIGN_OR_RETURN(const bool has_room, fits(longer));
       if (!has_room) continue;
       settings = std::move(longer);

@@ -19,7 +19,7 @@ inline constexpr int64_t kMaxAutoRows = 2048;  // a power of two times kMinAutoR
 
 // Settings that can be left to the device.
 struct DeviceSettings {
-  int64_t max_rows = kMinAutoRows;             // of a step
+  int64_t max_t = kMinAutoRows;                // of a step
   std::vector<std::string> host_weights = {};  // name patterns of tables that stay on the host
 
   friend bool operator==(const DeviceSettings&, const DeviceSettings&) = default;
@@ -27,7 +27,7 @@ struct DeviceSettings {
 
 // Which settings `auto` decides; the others keep the value that they have.
 struct AutoChoices {
-  bool max_rows = false;
+  bool max_t = false;
   bool host_weights = false;
 };
 
@@ -42,10 +42,10 @@ using MemoryQuery = std::function<Result<std::vector<uint64_t>>(const DeviceSett
 
 // `settings` with the choices of `auto` for the devices that share a model. GPUs get the largest
 // step that leaves a fifth of the memory of each of them free, then the tables if that leaves as
-// much; without a GPU there are steps of kMinAutoRows and no table. `max_rows` is the longest
+// much; without a GPU there are steps of kMinAutoRows and no table. `max_t` is the longest
 // step that can be used. Errors: those of `need`, which is asked about GPUs only.
 Result<DeviceSettings> ChooseForDevices(DeviceSettings settings, const AutoChoices& choices,
-                                        std::span<const DeviceDescription> devices,
-                                        int64_t max_rows, const MemoryQuery& need);
+                                        std::span<const DeviceDescription> devices, int64_t max_t,
+                                        const MemoryQuery& need);
 
 }  // namespace rullama

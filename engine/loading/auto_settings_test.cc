@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr AutoChoices kBoth{.max_rows = true, .host_weights = true};
+constexpr AutoChoices kBoth{.max_t = true, .host_weights = true};
 constexpr int64_t kLongContext = 8192;
 constexpr uint64_t kModel = 1000;
 constexpr uint64_t kTable = 500;
@@ -19,7 +19,7 @@ const DeviceSettings kDefaults{.host_weights = {"table"}};
 // A model of 1,000 bytes with a table of 500 and one byte of work for each row.
 Result<std::vector<uint64_t>> Need(const DeviceSettings& settings) {
   const uint64_t table = settings.host_weights.empty() ? kTable : 0;
-  return std::vector{kModel + table + static_cast<uint64_t>(settings.max_rows)};
+  return std::vector{kModel + table + static_cast<uint64_t>(settings.max_t)};
 }
 
 DeviceDescription Gpu(uint64_t total, uint64_t free) {
@@ -30,44 +30,44 @@ DeviceDescription Gpu(uint64_t total, uint64_t free) {
   return device;
 }
 
-DeviceSettings Choose(const DeviceDescription& device, int64_t max_rows = kLongContext,
+DeviceSettings Choose(const DeviceDescription& device, int64_t max_t = kLongContext,
                       AutoChoices choices = kBoth, DeviceSettings given = kDefaults) {
-  auto settings = ChooseForDevices(std::move(given), choices, {&device, 1}, max_rows, Need);
+  auto settings = ChooseForDevices(std::move(given), choices, {&device, 1}, max_t, Need);
   EXPECT_TRUE(settings.has_value());
-  return settings.value_or(DeviceSettings{.max_rows = -1});
+  return settings.value_or(DeviceSettings{.max_t = -1});
 }
 
 TEST(AutoSettings, ARoomyGpuTakesLongStepsAndTheTable) {
-  EXPECT_EQ(Choose(Gpu(100000, 100000)), (DeviceSettings{.max_rows = 2048, .host_weights = {}}));
+  EXPECT_EQ(Choose(Gpu(100000, 100000)), (DeviceSettings{.max_t = 2048, .host_weights = {}}));
 }
 
 // 1,000 + 500 + 2,048 bytes with a fifth of 4,435 (887) to spare are exactly 4,435.
 TEST(AutoSettings, AFifthOfTheMemoryStaysFree) {
   EXPECT_THAT(Choose(Gpu(4435, 4435)).host_weights, IsEmpty());
-  EXPECT_EQ(Choose(Gpu(4435, 4434)), (DeviceSettings{.max_rows = 2048, .host_weights = {"table"}}));
+  EXPECT_EQ(Choose(Gpu(4435, 4434)), (DeviceSettings{.max_t = 2048, .host_weights = {"table"}}));
 }
 
 TEST(AutoSettings, ASmallGpuTakesTheLongestStepThatFits) {
   // Budgets of 2,048 (1,024 rows fit, the table does not), 2,023 (512 rows and the table), 1,600.
-  EXPECT_EQ(Choose(Gpu(2560, 2560)), (DeviceSettings{.max_rows = 1024, .host_weights = {"table"}}));
-  EXPECT_EQ(Choose(Gpu(2528, 2528)), (DeviceSettings{.max_rows = 512, .host_weights = {}}));
+  EXPECT_EQ(Choose(Gpu(2560, 2560)), (DeviceSettings{.max_t = 1024, .host_weights = {"table"}}));
+  EXPECT_EQ(Choose(Gpu(2528, 2528)), (DeviceSettings{.max_t = 512, .host_weights = {}}));
   EXPECT_EQ(Choose(Gpu(2000, 2000)), kDefaults);
 }
 
 TEST(AutoSettings, MemoryThatOthersUseDoesNotCount) {
   EXPECT_EQ(Choose(Gpu(100000, 20000)), kDefaults);
-  EXPECT_EQ(Choose(Gpu(100000, 24000)), (DeviceSettings{.max_rows = 2048, .host_weights = {}}));
+  EXPECT_EQ(Choose(Gpu(100000, 24000)), (DeviceSettings{.max_t = 2048, .host_weights = {}}));
 }
 
 TEST(AutoSettings, UnknownFreeMemoryIsAllOfIt) {
-  EXPECT_EQ(Choose(Gpu(100000, 0)), (DeviceSettings{.max_rows = 2048, .host_weights = {}}));
+  EXPECT_EQ(Choose(Gpu(100000, 0)), (DeviceSettings{.max_t = 2048, .host_weights = {}}));
   EXPECT_EQ(Choose(Gpu(0, 0)), kDefaults);
 }
 
 TEST(AutoSettings, NoStepIsLongerThanTheContext) {
-  EXPECT_EQ(Choose(Gpu(100000, 100000), 1500).max_rows, 1500);
-  EXPECT_EQ(Choose(Gpu(100000, 100000), 100).max_rows, 100);
-  EXPECT_EQ(Choose(DeviceDescription{}, 100).max_rows, 100);
+  EXPECT_EQ(Choose(Gpu(100000, 100000), 1500).max_t, 1500);
+  EXPECT_EQ(Choose(Gpu(100000, 100000), 100).max_t, 100);
+  EXPECT_EQ(Choose(DeviceDescription{}, 100).max_t, 100);
 }
 
 TEST(AutoSettings, AnythingElseKeepsShortStepsAndTheTableInTheFile) {
@@ -84,11 +84,11 @@ TEST(AutoSettings, AnythingElseKeepsShortStepsAndTheTableInTheFile) {
 }
 
 TEST(AutoSettings, GivenValuesStay) {
-  const DeviceSettings given{.max_rows = 7, .host_weights = {"output"}};
+  const DeviceSettings given{.max_t = 7, .host_weights = {"output"}};
   EXPECT_EQ(Choose(Gpu(100000, 100000), kLongContext, {}, given), given);
   EXPECT_EQ(Choose(Gpu(100000, 100000), kLongContext, {.host_weights = true}, given),
-            (DeviceSettings{.max_rows = 7, .host_weights = {}}));
-  EXPECT_THAT(Choose(Gpu(100000, 100000), kLongContext, {.max_rows = true}, given).host_weights,
+            (DeviceSettings{.max_t = 7, .host_weights = {}}));
+  EXPECT_THAT(Choose(Gpu(100000, 100000), kLongContext, {.max_t = true}, given).host_weights,
               ElementsAre("output"));
 }
 

@@ -22,7 +22,7 @@ Status CheckOn(Registry& registry, const Model& model, const Config& config, con
                                                 .capacity = std::min(kDefaultCapacity,
                                                                      model.facts().context_length),
                                                 .kv_dtype = KvDtypeFor(config, devices.backend),
-                                                .limits = {.max_rows = sdk::kFewRows}}));
+                                                .limits = {.max_t = sdk::kFewRows}}));
   RL_ASSIGN_OR_RETURN(const PlacementPolicy policy,
                       PlaceLayers(program.graphs.front().graph, program.layer_outputs,
                                   config.placement.split, devices));

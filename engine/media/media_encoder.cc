@@ -107,7 +107,7 @@ Result<MediaEncoder::Running> MediaEncoder::Start(MediaKind kind, int64_t max_to
   RL_ASSIGN_OR_RETURN(running.session, Session::Create(std::move(graphs), *running.weights,
                                                        {.devices = devices_,
                                                         .policy = policy_,
-                                                        .limits = {.max_rows = max_tokens},
+                                                        .limits = {.max_t = max_tokens},
                                                         .slots = 1,
                                                         .observer = observer_,
                                                         .allocated = allocated_}));

@@ -67,7 +67,7 @@ int64_t PromptReader::EndOfChunk(const RunningJob& running) const {
     const auto cut = std::ranges::upper_bound(job.cuts, running.read);
     return cut == job.cuts.end() ? tokens : *cut;
   }
-  return std::min(tokens, running.read + session_.max_rows(RowOutputOf(job.kind).graph));
+  return std::min(tokens, running.read + session_.max_t(RowOutputOf(job.kind).graph));
 }
 
 Result<bool> PromptReader::EncodeNext(RunningJob& running, int64_t end) {

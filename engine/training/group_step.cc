@@ -92,7 +92,7 @@ Result<StepResult> Trainer::Lead(std::span<const Example* const> examples, int64
                                  double rate, bool cancelled) {
   RL_RETURN_IF_ERROR(SetLossFactor(examples));
   RL_ASSIGN_OR_RETURN(const LossSum loss,
-                      AddUp(PackExamples(examples, options_.max_rows), number + 1));
+                      AddUp(PackExamples(examples, options_.max_t), number + 1));
   RL_ASSIGN_OR_RETURN(StepResult result, Update(examples, loss, number, rate));
   result.last = cancelled;
   GroupStep step{.loss = loss, .norm = result.norm, .last = cancelled, .adapter = {}};
@@ -105,7 +105,7 @@ Result<StepResult> Trainer::Lead(std::span<const Example* const> examples, int64
 Result<StepResult> Trainer::Follow(std::span<const Example* const> examples, int64_t number) {
   TrainingGroup& group = *options_.group;
   RL_RETURN_IF_ERROR(SetLossFactor(examples));
-  std::vector<PackedStep> parts = PackExamples(examples, options_.max_rows);
+  std::vector<PackedStep> parts = PackExamples(examples, options_.max_t);
   for (auto k = group.rank(); k < std::ssize(parts); k += group.size()) {
     RL_ASSIGN_OR_RETURN(PartGradient gradient, GradientOfPart(parts[static_cast<size_t>(k)]));
     RL_RETURN_IF_ERROR(group.SendPart(number + 1, k, std::move(gradient)));

@@ -19,12 +19,12 @@ void AppendExample(const Example& example, PackedStep& step) {
 
 }  // namespace
 
-std::vector<PackedStep> PackExamples(std::span<const Example* const> examples, int64_t max_rows) {
+std::vector<PackedStep> PackExamples(std::span<const Example* const> examples, int64_t max_t) {
   std::vector<PackedStep> steps;
   for (const Example* example : examples) {
     if (example->counted() == 0) continue;
     const bool fits =
-        !steps.empty() && std::ssize(steps.back().rows.tokens) + example->rows() <= max_rows;
+        !steps.empty() && std::ssize(steps.back().rows.tokens) + example->rows() <= max_t;
     if (!fits) steps.emplace_back();
     AppendExample(*example, steps.back());
   }

@@ -18,8 +18,8 @@ struct PackedStep {
   std::vector<int64_t> lines;    // of the examples
 };
 
-// In the order of the examples, each into the current step if it fits within `max_rows`, else into
-// a new one. No example is longer than `max_rows`; those without a learnt row are left out.
-std::vector<PackedStep> PackExamples(std::span<const Example* const> examples, int64_t max_rows);
+// In the order of the examples, each into the current step if it fits within `max_t`, else into
+// a new one. No example is longer than `max_t`; those without a learnt row are left out.
+std::vector<PackedStep> PackExamples(std::span<const Example* const> examples, int64_t max_t);
 
 }  // namespace rullama

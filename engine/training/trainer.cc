@@ -44,8 +44,8 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(const Model& model, const GgufF
                       BuildTrainingProgram(model, {.pairs = o.pairs,
                                                    .adamw = o.adamw,
                                                    .slots = o.slots,
-                                                   .max_rows = o.max_rows,
-                                                   .max_wanted = o.max_wanted,
+                                                   .max_t = o.max_t,
+                                                   .max_r = o.max_r,
                                                    .recomputed_layers = o.recomputed_layers}));
   trainer->weights_ = std::make_unique<GgufWeights>(file);
   for (SyntheticConstant& constant : program.constants) {
@@ -54,7 +54,7 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(const Model& model, const GgufF
   }
   SessionOptions session{.devices = o.devices,
                          .policy = o.policy,
-                         .limits = {.max_rows = o.max_rows, .max_wanted = o.max_wanted},
+                         .limits = {.max_t = o.max_t, .max_r = o.max_r},
                          .slots = o.slots,
                          .observer = o.observer};
   RL_ASSIGN_OR_RETURN(trainer->session_, Session::Create(std::move(program.graphs),
@@ -70,8 +70,8 @@ Result<MemoryNeed> Trainer::PredictMemory() const {
 // Compiles the plan of the largest step, whose arena serves all others, and those that have all
 // states, and sets these to zero.
 Status Trainer::Start() {
-  RL_RETURN_IF_ERROR(session_->Prepare(options_.max_rows, DemandMode::kPerOutput,
-                                       training_graphs::kTrain, options_.max_wanted));
+  RL_RETURN_IF_ERROR(session_->Prepare(options_.max_t, DemandMode::kPerOutput,
+                                       training_graphs::kTrain, options_.max_r));
   for (const GraphHandle graph : {training_graphs::kNorm, training_graphs::kUpdate}) {
     RL_RETURN_IF_ERROR(session_->Prepare(1, DemandMode::kAllRows, graph));
   }
@@ -141,7 +141,7 @@ Result<LossSum> Trainer::RunPart(GraphHandle graph, PackedStep& part) {
 
 Result<LossSum> Trainer::RunLoss(GraphHandle graph, std::span<const Example* const> examples) {
   LossSum loss;
-  for (PackedStep& part : PackExamples(examples, options_.max_rows)) {
+  for (PackedStep& part : PackExamples(examples, options_.max_t)) {
     RL_ASSIGN_OR_RETURN(const LossSum one, RunPart(graph, part));
     loss += one;
   }

@@ -30,8 +30,8 @@ struct TrainerOptions {
   AdamWSettings adamw;
   double max_grad_norm = 1;          // 0: gradients are not clipped
   int64_t slots = 1;                 // the most examples of an optimizer step
-  int64_t max_rows = 1;              // of a step of the device
-  int64_t max_wanted = 1;            // of its rows that have a target
+  int64_t max_t = 1;                 // of a step of the device
+  int64_t max_r = 1;                 // of its rows that have a target
   int64_t recomputed_layers = 0;     // as in TrainingProgramOptions
   TrainingGroup* group = nullptr;    // borrowed; outlives the trainer
   StepObserver* observer = nullptr;  // borrowed; outlives the trainer

@@ -36,11 +36,11 @@ std::vector<std::string> CheckpointsOf(const ModelGraph& model, int64_t layers) 
 Result<SessionGraph> LossGraph(const Model& model, const TrainingProgramOptions& options,
                                bool differentiate, TrainingProgram& program) {
   RL_ASSIGN_OR_RETURN(ModelGraph parts, model.BuildGraph({.slots = options.slots,
-                                                          .capacity = options.max_rows,
+                                                          .capacity = options.max_t,
                                                           .kv_dtype = DType::kF32,
                                                           .caches = false,
-                                                          .max_t = options.max_rows,
-                                                          .max_r = options.max_wanted}));
+                                                          .max_t = options.max_t,
+                                                          .max_r = options.max_r}));
   if (parts.head.weight == kNoValue) {
     return MakeError(ErrorKind::kModelFile, "train.model",
                      "this model has no output layer that predicts the next token, expected one "
@@ -59,7 +59,7 @@ Result<SessionGraph> LossGraph(const Model& model, const TrainingProgramOptions&
                                                   .cap = parts.head.softcap},
                           "loss");
   b.Output(training_names::kLoss, loss.loss, RowDemand::kAll);
-  SessionGraph graph{.graph = {}, .buckets = {options.max_rows}, .extends_past = false};
+  SessionGraph graph{.graph = {}, .buckets = {options.max_t}, .extends_past = false};
   if (differentiate) {
     Differentiation what;
     what.seeds = {{hidden, b.ok() ? b.graph().value(loss.dx).name : ""}};

@@ -50,9 +50,9 @@ struct AdamWSettings {
 struct TrainingProgramOptions {
   std::vector<LowRankPair> pairs;  // whose A and B are states
   AdamWSettings adamw;
-  int64_t slots = 1;       // examples of a step
-  int64_t max_rows = 1;    // of a step
-  int64_t max_wanted = 1;  // rows of a step that have a target
+  int64_t slots = 1;  // examples of a step
+  int64_t max_t = 1;  // of a step
+  int64_t max_r = 1;  // rows of a step that have a target
   // The first layers, whose activations are computed again for their derivatives; at most all.
   int64_t recomputed_layers = 0;
 };

@@ -170,7 +170,7 @@ Status TrainingSetup::ChooseAdapter() {
 }
 
 // The most rows that a step of the device has, and the most of them with a target.
-Extents TrainingSetup::MaxRows() const {
+Extents TrainingSetup::MaxExtents() const {
   Extents most;
   for (const auto* set : {&train_, &validation_, &test_}) {
     for (const Example& example : *set) {
@@ -184,7 +184,7 @@ Extents TrainingSetup::MaxRows() const {
 }
 
 TrainerOptions TrainingSetup::OptionsOfTrainer() const {
-  const Extents most = MaxRows();
+  const Extents most = MaxExtents();
   return {.devices = devices_.Borrow(),
           .policy = devices_.policy,
           .pairs = pairs_,
@@ -194,8 +194,8 @@ TrainerOptions TrainingSetup::OptionsOfTrainer() const {
                     .weight_decay = config().weight_decay},
           .max_grad_norm = config().max_grad_norm,
           .slots = examples_of_step(),
-          .max_rows = most.t,
-          .max_wanted = most.r,
+          .max_t = most.t,
+          .max_r = most.r,
           .observer = host_.observer};
 }
 
@@ -225,7 +225,7 @@ Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths,
   notices_.Note(fmt::format(
       "training needs {} on the device: weights {}, adapter and its optimizer {}, activations of "
       "{} rows {}{}, scratch memory {}",
-      SizeText(memory.total()), SizeText(memory.weights), SizeText(memory.states), options.max_rows,
+      SizeText(memory.total()), SizeText(memory.weights), SizeText(memory.states), options.max_t,
       SizeText(memory.activations), recomputed, SizeText(memory.others)));
   return OkStatus();
 }
@@ -245,7 +245,7 @@ Status TrainingSetup::CreateTrainer(TrainerOptions& options) {
   }
   RL_ASSIGN_OR_RETURN(MemoryNeed need, CreateTrainer(options, 0));
   const uint64_t most = need.work;
-  const uint64_t limit = MaxActivations(devices_.main().description(), need, options.max_rows);
+  const uint64_t limit = MaxActivations(devices_.main().description(), need, options.max_t);
   if (most <= limit) return OkStatus();
   RL_ASSIGN_OR_RETURN(need, CreateTrainer(options, layers));
   if (need.work >= limit) return OkStatus();

@@ -81,7 +81,7 @@ class TrainingSetup {
   Status ChooseAdapter();
   // Sets A and B to the tensors of `file`, which `path` names in errors.
   Status WritePairs(const SafetensorsFile& file, const std::string& path);
-  [[nodiscard]] Extents MaxRows() const;
+  [[nodiscard]] Extents MaxExtents() const;
   [[nodiscard]] TrainerOptions OptionsOfTrainer() const;
   Status CreateTrainer(TrainerOptions& options);
   Result<MemoryNeed> CreateTrainer(TrainerOptions& options, int64_t layers);

@@ -31,7 +31,7 @@ TEST(SessionFailure, AFailedStepLeavesThePastAndTheSessionUsable) {
   ASSERT_TRUE(device) << device.error().ToString();
   SessionOptions options;
   options.devices = {device->get()};
-  options.limits.max_rows = 4;
+  options.limits.max_t = 4;
   const auto session = Session::Create(EchoGraph(), weights, std::move(options));
   ASSERT_TRUE(session) << session.error().ToString();
   const auto step = [&](int32_t token, int32_t past) {

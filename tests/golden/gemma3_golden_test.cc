@@ -94,7 +94,7 @@ class Gemma3 {
     AddLogitsOutput(graph.builder, graph.logits, RowDemand::kWanted);
     SessionOptions session;
     session.devices = {device_.get()};
-    session.limits.max_rows = kChunk;
+    session.limits.max_t = kChunk;
     session_ = Must(Session::Create(Must(std::move(graph.builder).Finish()), *weights_, session));
   }
 

@@ -35,12 +35,12 @@ struct Opened {
 Opened Load(const Backend& backend, GraphOutputs outputs, DType kv_dtype) {
   auto loaded = golden::Open(backend, kShared + "/models/tiny-diffusion-f16.gguf");
   const EntropyBoundSettings diffusion;
-  auto program = Must(BuildModelProgram(Gemma4Model(loaded->config, loaded->tensors),
-                                        {.outputs = outputs,
-                                         .diffusion = &diffusion,
-                                         .capacity = kCapacity,
-                                         .kv_dtype = kv_dtype,
-                                         .limits = {.max_rows = 64}}));
+  auto program = Must(
+      BuildModelProgram(Gemma4Model(loaded->config, loaded->tensors), {.outputs = outputs,
+                                                                       .diffusion = &diffusion,
+                                                                       .capacity = kCapacity,
+                                                                       .kv_dtype = kv_dtype,
+                                                                       .limits = {.max_t = 64}}));
   loaded->AddConstants(std::move(program.constants));
   loaded->session =
       Must(Session::Create(std::move(program.graphs), *loaded->weights, loaded->Options(64)));

@@ -107,7 +107,7 @@ class Runner {
                                           {.outputs = GraphOutputs::kAllLogits,
                                            .capacity = kCapacity,
                                            .kv_dtype = DType::kF32,
-                                           .limits = {.max_rows = 64},
+                                           .limits = {.max_t = 64},
                                            .media_rows = kCapacity}));
     graphs_ = program.handles;
     loaded_->AddConstants(std::move(program.constants));

@@ -99,7 +99,7 @@ struct Loaded {
   [[nodiscard]] SessionOptions Options(int64_t chunk) const {
     SessionOptions options;
     options.devices = {device.get()};
-    options.limits.max_rows = chunk;
+    options.limits.max_t = chunk;
     return options;
   }
   void AddConstants(std::vector<SyntheticConstant> constants) {

@@ -43,12 +43,12 @@ class CanvasGeneratorTest : public ::testing::Test {
                                                                        .slots = slots,
                                                                        .capacity = capacity,
                                                                        .kv_dtype = DType::kF32,
-                                                                       .limits = {.max_rows = 8}}));
+                                                                       .limits = {.max_t = 8}}));
     graphs_ = program.handles;
     weights_ = std::make_unique<RandomWeights>(model_, std::move(program.constants));
     SessionOptions options;
     options.devices = {device_.get()};
-    options.limits.max_rows = 8;
+    options.limits.max_t = 8;
     return Must(Session::Create(std::move(program.graphs), *weights_, options));
   }
   [[nodiscard]] CanvasGeneratorOptions Options(int64_t capacity) const {

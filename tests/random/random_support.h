@@ -66,7 +66,7 @@ inline std::vector<float> Logits(const RandomModel& model, Device& device,
   const RandomWeights weights(model, std::move(graph.constants));
   SessionOptions options;
   options.devices = {&device};
-  options.limits.max_rows = chunk;
+  options.limits.max_t = chunk;
   const auto session =
       Must(Session::Create(Must(std::move(graph.builder).Finish()), weights, options));
   return Feed(*session, tokens, DemandMode::kAllRows, model.config.vocabulary);
@@ -99,7 +99,7 @@ inline std::vector<float> CanvasLogits(const RandomModel& model, Device& device,
                     .extends_past = false});
   SessionOptions options;
   options.devices = {&device};
-  options.limits.max_rows = chunk;
+  options.limits.max_t = chunk;
   const auto session = Must(Session::Create(std::move(graphs), weights, options));
   const int64_t vocabulary = model.config.vocabulary;
   Feed(*session, prompt, DemandMode::kStateOnly, vocabulary);

@@ -44,8 +44,8 @@ class ReferenceStep {
         Must(BuildTrainingProgram(*golden.model, {.pairs = golden.pairs,
                                                   .adamw = {},
                                                   .slots = std::ssize(examples),
-                                                  .max_rows = rows,
-                                                  .max_wanted = rows,
+                                                  .max_t = rows,
+                                                  .max_r = rows,
                                                   .recomputed_layers = recomputed}));
     constants_ = std::move(program.constants);
     SessionGraph& train = program.graphs[training_graphs::kTrain.index];

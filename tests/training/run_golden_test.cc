@@ -67,8 +67,8 @@ std::unique_ptr<Trainer> MakeTrainer(const Golden& golden, Device& device, int64
                                        .adamw = {},
                                        .max_grad_norm = 1,
                                        .slots = 2,
-                                       .max_rows = 160,
-                                       .max_wanted = 160,
+                                       .max_t = 160,
+                                       .max_r = 160,
                                        .recomputed_layers = recomputed}));
   EXPECT_TRUE(trainer->Start());
   return trainer;
