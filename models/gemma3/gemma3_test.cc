@@ -86,9 +86,10 @@ TEST_F(Gemma3File, OpensWithWhatConvertersWrite) {
 TEST_F(Gemma3File, TowersInTheSameFileAreLeftAlone) {
   Set("rope.local.freq_base", 10000.0F);
   Set("vision.block_count", uint32_t{1});
-  tensors_.push_back({"v.patch_embedding.weight", {8, 16}});
-  tensors_.push_back({"v.blk.0.attn_q.weight", {16, 16}});
-  tensors_.push_back({"mm.mm_input_projection.weight", {config_.width, 16}});
+  for (const char* name :
+       {"v.patch_embedding.weight", "v.blk.0.attn_q.weight", "mm.mm_input_projection.weight"}) {
+    tensors_.push_back({.name = name, .alternatives = {}, .dims = {16, 16}});
+  }
   const auto model = Must(Open());
   EXPECT_EQ(model->facts().layers, 7);
   EXPECT_TRUE(model->warnings().empty());

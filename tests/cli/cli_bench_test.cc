@@ -41,8 +41,8 @@ TEST(Bench, TableNamesModelBackendThreadsAndBuild) {
 
 TEST(Bench, SeveralNumbersOfThreadsAreRowsOfOneTable) {
   const std::filesystem::path plot = std::filesystem::path(::testing::TempDir()) / "threads.svg";
-  const RunResult result =
-      RunRullama(BenchArguments({"-t", "1,2", "-n", "0", "--plot", plot.string()}));
+  const RunResult result = RunRullama({"bench", "-m", TinyModel(), "-p", "8", "-n", "0", "-r", "1",
+                                       "-t", "1,2", "--plot", plot.string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   for (const char* row : {" 1 |            pp8 |", " 2 |            pp8 |"}) {
     EXPECT_THAT(result.out, HasSubstr(row));
