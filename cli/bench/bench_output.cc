@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/commands/build_info.h"
 #include "cli/commands/json_text.h"
@@ -93,11 +94,10 @@ Status BenchOutput::Write(const BenchSubject& subject, const BenchMeasurement& m
   const BenchRow row = RowOf(measurement);
   points_.push_back({std::string(test.kind_name()), test.tokens, test.depth, row.mean_per_s,
                      row.stddev_per_s, ThreadsText(subject)});
-  if (const std::string warning = SpreadWarning(row); !warning.empty()) {
-    const std::string threads = ThreadsText(subject);
-    warnings_.push_back(threads.empty() ? warning : fmt::format("{}: {}", threads, warning));
+  if (std::string warning = SpreadWarning(row); !warning.empty()) {
+    warnings_.push_back(WithThreads(subject, std::move(warning)));
   }
-  pictures_ += PictureLine(measurement);
+  pictures_ += WithThreads(subject, PictureLine(measurement));
   if (as_json_) return console_.Write(JsonLine(AsJson(measurement, row, subject)));
   if (first) RL_RETURN_IF_ERROR(console_.Write(BenchTableHead(subject)));
   return console_.Write(BenchTableRow(subject, row));
@@ -124,6 +124,11 @@ std::string BenchOutput::PlotTitle() const {
 std::string BenchOutput::ThreadsText(const BenchSubject& subject) const {
   if (!several_threads_) return {};
   return fmt::format("{} thread{}", subject.threads, subject.threads == "1" ? "" : "s");
+}
+
+std::string BenchOutput::WithThreads(const BenchSubject& subject, std::string line) const {
+  if (!several_threads_ || line.empty()) return line;
+  return fmt::format("{}: {}", ThreadsText(subject), line);
 }
 
 }  // namespace rullama::cli

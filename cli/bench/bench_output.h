@@ -37,6 +37,8 @@ class BenchOutput {
  private:
   // "2 threads", or nothing if there is only one number of threads.
   [[nodiscard]] std::string ThreadsText(const BenchSubject& subject) const;
+  // A line that begins with it, if there is any.
+  [[nodiscard]] std::string WithThreads(const BenchSubject& subject, std::string line) const;
 
   bool as_json_;
   bool several_threads_;

@@ -138,8 +138,11 @@ Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
                      "the prompt has {} tokens, expected 1 to {} ({})", count, most,
                      denoises ? "it is the model's canvas" : "--ctx-size");
   }
-  for (const int32_t id : model->tokens) {
-    file.tokenizer->AppendBytes(id, model->texts.emplace_back());
+  // A canvas is predicted in place, not after its tokens.
+  if (!denoises) {
+    for (const int32_t id : model->tokens) {
+      file.tokenizer->AppendBytes(id, model->texts.emplace_back());
+    }
   }
   model->name = file.file.name;
   // One number format for every backend, or they would not run the same graph.

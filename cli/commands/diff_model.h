@@ -20,7 +20,9 @@ struct DiffModel {
   std::vector<std::string> layers;  // values that end a layer, in order; logits last
   std::unique_ptr<WeightSource> weights;
   std::vector<int32_t> tokens;
-  std::vector<std::string> texts;  // of the tokens; empty for a random model, which has no words
+  // Of the tokens, after which the predictions are; empty for a canvas, and for a random model,
+  // which has no words.
+  std::vector<std::string> texts;
   int64_t vocabulary = 0;
   int64_t sliding_window = 0;  // 0: no layer has one
   int64_t heads = 0;
