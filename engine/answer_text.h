@@ -35,8 +35,8 @@ class AnswerText {
   Status Push(int32_t token, std::optional<LogprobStep> logprobs, std::deque<Event>& events);
   // Appends what was held back, at the end.
   void Finish(std::deque<Event>& events);
-  // Whether a stop text was found; nothing comes after it.
-  [[nodiscard]] bool stopped() const { return stop_.found(); }
+  // The stop text that was found, or null; nothing comes after it.
+  [[nodiscard]] const std::string* stopped() const { return stop_.found(); }
   // Tokens so far whose text was part of thoughts.
   [[nodiscard]] int64_t thought_tokens() const { return thought_tokens_; }
 

@@ -49,13 +49,13 @@ void Generation::Impl::Take(const ReadProgress& progress) {
 // Tokens that were drawn after a stop text, before the engine heard of it, are not part of the
 // answer.
 Status Generation::Impl::Take(DrawnToken drawn) {
-  if (text_.stopped()) return OkStatus();
+  if (text_.stopped() != nullptr) return OkStatus();
   completion.ids.push_back(drawn.token);
   std::optional<LogprobStep> logprobs;
   if (logprobs_) logprobs = completion.logprobs.emplace_back(std::move(drawn.logprobs));
   Status status = text_.Push(drawn.token, std::move(logprobs), events_);
   if (!status) over_ = true;
-  if (!status || text_.stopped()) channel->Cancel();
+  if (!status || text_.stopped() != nullptr) channel->Cancel();
   return status;
 }
 
@@ -90,7 +90,11 @@ Status Generation::Impl::Take(Draft draft) {
 void Generation::Impl::Take(const RequestEnd& end) {
   over_ = true;
   text_.Finish(events_);
-  completion.reason = text_.stopped() ? StopReason::kStopped : end.reason;
+  completion.reason = end.reason;
+  if (const std::string* stop = text_.stopped()) {
+    completion.reason = StopReason::kStopped;
+    completion.stop_text = *stop;
+  }
   completion.thought_tokens = text_.thought_tokens();
   completion.cached_tokens = end.cached_tokens;
   completion.drafts = end.drafts;

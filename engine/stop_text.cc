@@ -9,9 +9,13 @@ std::string StopText::Feed(std::string_view piece) {
   if (found_) return {};
   held_ += piece;
   size_t first = std::string::npos;
-  for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
-  if (first != std::string::npos) {
-    found_ = true;
+  for (size_t i = 0; i < stops_.size(); ++i) {
+    const size_t at = held_.find(stops_[i]);
+    if (at >= first) continue;
+    first = at;
+    found_ = i;
+  }
+  if (found_) {
     return std::exchange(held_, {}).substr(0, first);
   }
   size_t keep = 0;

@@ -2,6 +2,8 @@
 // safety: one thread at a time.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,13 +19,14 @@ class StopText {
   std::string Feed(std::string_view piece);
   // Returns the text that was held back, when no more text comes.
   std::string Finish();
-  // Whether a stop string was found; the text from it on is gone.
-  [[nodiscard]] bool found() const { return found_; }
+  // The stop string that was found, or null; the text from it on is gone. Of several that begin at
+  // the same place it is the first in the list.
+  [[nodiscard]] const std::string* found() const { return found_ ? &stops_[*found_] : nullptr; }
 
  private:
   std::vector<std::string> stops_;
-  std::string held_;  // may be the beginning of a stop string
-  bool found_ = false;
+  std::string held_;             // may be the beginning of a stop string
+  std::optional<size_t> found_;  // its index
 };
 
 }  // namespace rullama

@@ -197,6 +197,7 @@ struct Completion {
   // "tools[0].function.parameters.properties.x.minProperties"; never in a tool with "strict": true.
   std::vector<std::string> unenforced_keywords = {};
   StopReason reason = StopReason::kEndOfGeneration;
+  std::string stop_text = {};  // of kStopped: the one of Request::stop that the answer came to
   int64_t seed = 0;
   int64_t prompt_tokens = 0;            // soft tokens of media among them
   std::vector<MediumFacts> media = {};  // of the request; there from the start

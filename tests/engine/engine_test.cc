@@ -256,10 +256,12 @@ TEST(EngineTest, AStopTextEndsTheAnswerInFrontOfIt) {
   request.sampling.temperature = 0;
   const std::string whole = Answer(*engine, request).text;
   ASSERT_GT(whole.size(), 10U);
-  request.stop = {whole.substr(6, 3)};
+  const std::string stop = whole.substr(6, 3);
+  request.stop = {"no such text", stop};
   const Completion cut = Answer(*engine, request);
-  EXPECT_EQ(cut.text, whole.substr(0, whole.find(request.stop.front())));
+  EXPECT_EQ(cut.text, whole.substr(0, whole.find(stop)));
   EXPECT_EQ(cut.reason, StopReason::kStopped);
+  EXPECT_EQ(cut.stop_text, stop);
 }
 
 TEST(EngineTest, CancelledRequestsLeaveTheirSlotToOthers) {
