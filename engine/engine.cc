@@ -389,7 +389,7 @@ Result<std::vector<int32_t>> Engine::ChatTokens(std::string_view messages, std::
   }
   RL_ASSIGN_OR_RETURN(EncodedChat chat, impl_->session->model().model->EncodeChat(
                                             impl_->session->tokenizer(), parsed, functions,
-                                            thinking, MaxTokens(most)));
+                                            {.thinking = thinking, .max_tokens = MaxTokens(most)}));
   return std::move(chat.ids);
 }
 

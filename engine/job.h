@@ -12,6 +12,7 @@
 #include "engine/api/stats.h"
 #include "engine/media/prompt_media.h"
 #include "engine/scheduling/batch_session.h"
+#include "engine/thought_budget.h"
 #include "samplers/row_sampling.h"
 
 namespace rullama {
@@ -36,6 +37,7 @@ struct Job {
   RowSampling sampling = {};             // `bias` points into `bias` below
   std::vector<TokenBias> bias = {};
   AnswerConstraint constraint = {};
+  std::optional<ThoughtBudget> thoughts = {};  // none: they may have any length
   int32_t top_logprobs = -1;
   bool drafts = true;  // as Request::drafts
   bool reuse_prefix = true;

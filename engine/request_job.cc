@@ -35,10 +35,11 @@ Status CheckMembers(const Request& request) {
         "a request has {} of `messages`, `turns`, `prompt` and `ids`, expected exactly one",
         prompts);
   }
-  if (!IsChat(request) && (!request.tools.empty() || request.thinking)) {
-    return MakeError(
-        ErrorKind::kUsage, "usage.request",
-        "`tools` and `thinking` belong to `messages`, which the request does not have");
+  if (!IsChat(request) &&
+      (!request.tools.empty() || request.thinking || request.continue_last)) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "`tools`, `thinking` and `continue_last` belong to `messages`, which the "
+                     "request does not have");
   }
   if (!request.ids.empty() && !request.media.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.request",
@@ -95,7 +96,9 @@ Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& reques
   }
   if (messages.is_array() && request.default_system) AddSystemPrompt(model.config(), messages);
   if (messages.is_array()) RL_RETURN_IF_ERROR(CheckVideos(messages));
-  return model.model->EncodeChat(tokenizer, messages, tools, thinking, max_tokens);
+  return model.model->EncodeChat(
+      tokenizer, messages, tools,
+      {.thinking = thinking, .continue_last = request.continue_last, .max_tokens = max_tokens});
 }
 
 // How many contexts of tokens are counted of a prompt that is too long; an error about a longer one
@@ -146,6 +149,20 @@ Result<SamplerSettings> SettingsOf(SamplerSettings settings, const SamplingOptio
 
 bool Thinks(const LoadedModel& model, const Request& request) {
   return request.thinking.value_or(model.config().generation.thinking.value_or(false));
+}
+
+std::optional<ThoughtBudget> ThoughtBudgetOf(const LoadedModel& model, const Request& request,
+                                             bool opens_thought) {
+  const auto markers = model.model->MarkersOfThoughts();
+  if (request.max_thought_tokens < 0 || !markers || model.facts().denoises()) return std::nullopt;
+  const auto begin = model.tokenizer->FindToken(markers->begin);
+  const auto end = model.tokenizer->FindToken(markers->end);
+  if (!begin || !end) return std::nullopt;
+  return ThoughtBudget({.begin = *begin,
+                        .end = *end,
+                        .tokens = request.max_thought_tokens,
+                        .inside = opens_thought,
+                        .vocabulary = model.facts().vocabulary});
 }
 
 void BanTokens(std::span<const TokenId> tokens, std::vector<TokenBias>& biases) {
@@ -221,8 +238,10 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   job.sampling.bias = job.bias;
   RL_ASSIGN_OR_RETURN(job.constraint,
                       constraints.Make(request, thinking, prompt.chat.opens_thought));
+  job.thoughts = ThoughtBudgetOf(model, request, prompt.chat.opens_thought);
   job.top_logprobs = request.top_logprobs;
-  job.drafts = request.drafts;
+  // The rows of a draft are drawn before it is known how long the thought gets.
+  job.drafts = request.drafts && !job.thoughts;
   job.reuse_prefix = request.reuse_prefix;
   job.client = request.client;
   prepared.logprobs = request.top_logprobs >= 0;

@@ -71,6 +71,11 @@ struct Request {
 
   std::string tools = {};             // JSON list of functions in OpenAI's form; with `messages`
   std::optional<bool> thinking = {};  // let the model think first; with `messages`
+  // The tokens of thoughts, markers before them included, after which a thought is ended; negative:
+  // no limit. Without effect for models that do not think.
+  int64_t max_thought_tokens = -1;
+  // The last message is the assistant's: the answer continues its text within its turn.
+  bool continue_last = false;
   // Calls are valid by construction: their names are those of tools, their arguments valid under
   // the tools' `parameters`, as far as these can be enforced. A tool with "strict": true is refused
   // where they cannot; of others Completion::unenforced_keywords names the keywords that are left

@@ -53,10 +53,9 @@ class CountingModel final : public Model {
   [[nodiscard]] Result<Adapter> ReadAdapter(const std::string& /*path*/) const override {
     return None();
   }
-  [[nodiscard]] Result<EncodedChat> EncodeChat(const Tokenizer& /*tokenizer*/,
-                                               const nlohmann::json& /*messages*/,
-                                               const nlohmann::json& /*tools*/, bool /*thinking*/,
-                                               size_t /*max_tokens*/) const override {
+  [[nodiscard]] Result<EncodedChat> EncodeChat(
+      const Tokenizer& /*tokenizer*/, const nlohmann::json& /*messages*/,
+      const nlohmann::json& /*tools*/, const EncodeChatOptions& /*options*/) const override {
     return None();
   }
   [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& /*tokenizer*/,

@@ -51,7 +51,15 @@ void SlotJobs::Start(const SlotTable::Choice& choice, std::unique_ptr<Job> job,
 }
 
 Result<RowSampling> SlotJobs::SamplingOf(RunningJob& running, int32_t position) {
-  return SamplingOf(*running.job, running.job->constraint.matcher, position, running.drawn);
+  Job& job = *running.job;
+  if (job.thoughts) {
+    if (const auto mask = job.thoughts->Mask(); !mask.empty()) {
+      RowSampling sampling = job.sampling;
+      sampling.mask = mask;
+      return sampling;
+    }
+  }
+  return SamplingOf(job, job.constraint.matcher, position, running.drawn);
 }
 
 Result<RowSampling> SlotJobs::SamplingOf(const Job& job,
@@ -83,6 +91,7 @@ void SlotJobs::TakeToken(int32_t slot, int64_t past, const RowResult& result) {
   if (at_limit()) return End(slot, StopReason::kMaxTokens);
   job.channel->Push(DrawnToken{token, job.top_logprobs >= 0 ? result.logprobs : LogprobStep{}});
   ++running.drawn;
+  if (job.thoughts) job.thoughts->Accept(token);
   bool whole = false;  // the answer is valid, and need not continue
   if (auto& matcher = job.constraint.matcher) {
     if (const Status status = matcher->Accept(token); !status) return Fail(slot, status.error());

@@ -18,6 +18,20 @@ struct EncodedChat {
   bool opens_thought = false;  // the answer begins inside a thought that the prompt has opened
 };
 
+struct EncodeChatOptions {
+  bool thinking = false;  // let the model think first
+  // The last message is the assistant's and has no calls; the model continues its text within the
+  // same turn.
+  bool continue_last = false;
+  size_t max_tokens = kAnyTokens;  // as in EncodeOptions
+};
+
+// The tokens around what the model thinks.
+struct ThoughtMarkers {
+  std::string_view begin;
+  std::string_view end;
+};
+
 // The tokens of a conversation around a picture or a sound. The template writes `placeholder` where
 // the medium stands; the model reads begin, the soft tokens and end in its place.
 struct MediaMarkers {

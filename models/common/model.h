@@ -83,14 +83,17 @@ class Model {
   }
 
   // The tokens of a conversation with the model's chat template. `messages` and `tools` (may be
-  // null) have the form of the OpenAI chat API; `thinking` lets the model think first. Markers are
-  // recognised in the template's own text only. `max_tokens`: as in EncodeOptions. Errors: chat.*,
-  // with chat.markers_missing (kModelFile) for a vocabulary without chat; those of
-  // Tokenizer::Encode.
+  // null) have the form of the OpenAI chat API. Markers are recognised in the template's own text
+  // only. Errors: chat.*, with chat.markers_missing (kModelFile) for a vocabulary without chat;
+  // those of Tokenizer::Encode.
   [[nodiscard]] virtual Result<EncodedChat> EncodeChat(const Tokenizer& tokenizer,
                                                        const nlohmann::json& messages,
-                                                       const nlohmann::json& tools, bool thinking,
-                                                       size_t max_tokens) const = 0;
+                                                       const nlohmann::json& tools,
+                                                       const EncodeChatOptions& options) const = 0;
+  // The markers of thoughts; nothing if the family writes none.
+  [[nodiscard]] virtual std::optional<ThoughtMarkers> MarkersOfThoughts() const {
+    return std::nullopt;
+  }
   // The markers of media of this kind; nothing if the family has none.
   [[nodiscard]] virtual std::optional<MediaMarkers> MarkersOf(MediaKind /*kind*/) const {
     return std::nullopt;

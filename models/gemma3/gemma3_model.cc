@@ -99,12 +99,13 @@ Result<EncodedExample> Gemma3Model::EncodeExample(const Tokenizer& tokenizer,
 
 Result<EncodedChat> Gemma3Model::EncodeChat(const Tokenizer& tokenizer,
                                             const nlohmann::json& messages,
-                                            const nlohmann::json& tools, bool /*thinking*/,
-                                            size_t max_tokens) const {
-  RL_ASSIGN_OR_RETURN(const chat::ChatPrompt prompt,
-                      gemma3::RenderChat(messages, tools, {.form = form_}));
-  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
-                      chat::EncodePrompt(tokenizer, gemma3::kTurnMarkers, prompt, max_tokens));
+                                            const nlohmann::json& tools,
+                                            const EncodeChatOptions& options) const {
+  RL_ASSIGN_OR_RETURN(
+      const chat::ChatPrompt prompt,
+      gemma3::RenderChat(messages, tools, {.form = form_, .continue_last = options.continue_last}));
+  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids, chat::EncodePrompt(tokenizer, gemma3::kTurnMarkers,
+                                                                   prompt, options.max_tokens));
   return EncodedChat{.ids = std::move(ids)};
 }
 

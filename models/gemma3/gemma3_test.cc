@@ -289,6 +289,14 @@ TEST(Gemma3Chat, MessagesOfOneSideAreOneTurn) {
             "<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n");
 }
 
+TEST(Gemma3Chat, TheLastAnswerIsContinuedWithinItsTurn) {
+  const gemma3::ChatOptions options{.continue_last = true};
+  EXPECT_EQ(Rendered(Json::array({Message("user", "Hi"), Message("assistant", "It was")}), options),
+            "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nIt was");
+  EXPECT_THAT(Rendered(Json::array({Message("user", "Hi")}), options),
+              ::testing::HasSubstr("chat.continue"));
+}
+
 TEST(Gemma3Chat, ABaseModelContinuesTheText) {
   const gemma3::ChatOptions options{.form = gemma3::ChatForm::kContinuation};
   EXPECT_EQ(Rendered(Json::array({Message("user", "Once ")}), options), "<bos>Once ");

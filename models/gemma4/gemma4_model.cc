@@ -79,15 +79,21 @@ Result<Adapter> Gemma4Model::ReadAdapter(const std::string& path) const {
 
 Result<EncodedChat> Gemma4Model::EncodeChat(const Tokenizer& tokenizer,
                                             const nlohmann::json& messages,
-                                            const nlohmann::json& tools, bool thinking,
-                                            size_t max_tokens) const {
+                                            const nlohmann::json& tools,
+                                            const EncodeChatOptions& options) const {
   RL_RETURN_IF_ERROR(chat::CheckMarkers(tokenizer, gemma4::kTurnMarkers));
-  RL_ASSIGN_OR_RETURN(
-      const chat::ChatPrompt prompt,
-      gemma4::RenderChat(messages, tools, {.variant = variant_, .enable_thinking = thinking}));
-  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
-                      chat::EncodePrompt(tokenizer, gemma4::kTurnMarkers, prompt, max_tokens));
+  RL_ASSIGN_OR_RETURN(const chat::ChatPrompt prompt,
+                      gemma4::RenderChat(messages, tools,
+                                         {.variant = variant_,
+                                          .enable_thinking = options.thinking,
+                                          .continue_last = options.continue_last}));
+  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids, chat::EncodePrompt(tokenizer, gemma4::kTurnMarkers,
+                                                                   prompt, options.max_tokens));
   return EncodedChat{.ids = std::move(ids), .opens_thought = prompt.opens_thought};
+}
+
+std::optional<ThoughtMarkers> Gemma4Model::MarkersOfThoughts() const {
+  return ThoughtMarkers{gemma4::kChannelBegin, gemma4::kChannelEnd};
 }
 
 std::optional<MediaMarkers> Gemma4Model::MarkersOf(MediaKind kind) const {

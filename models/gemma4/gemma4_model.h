@@ -36,8 +36,9 @@ class Gemma4Model final : public Model {
                                                      bool thinking) const override;
   [[nodiscard]] Result<EncodedChat> EncodeChat(const Tokenizer& tokenizer,
                                                const nlohmann::json& messages,
-                                               const nlohmann::json& tools, bool thinking,
-                                               size_t max_tokens) const override;
+                                               const nlohmann::json& tools,
+                                               const EncodeChatOptions& options) const override;
+  [[nodiscard]] std::optional<ThoughtMarkers> MarkersOfThoughts() const override;
   [[nodiscard]] std::optional<MediaMarkers> MarkersOf(MediaKind kind) const override;
   [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
                                                  std::span<const TokenId> ids) const override;

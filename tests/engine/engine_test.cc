@@ -484,6 +484,51 @@ TEST(EngineTest, ChatsWithTheTemplate) {
   EXPECT_THAT(Must(engine->Detokenize(ids, /*show_control=*/true)), HasSubstr("<|turn>user"));
 }
 
+TEST(EngineTest, TheAssistantsLastMessageIsContinued) {
+  const auto engine = Open("cpu");
+  const std::string question = R"({"role": "user", "content": "Begin."})";
+  const std::string begin = "It was in July,";
+  Request request{
+      .messages = "[" + question + R"(, {"role": "assistant", "content": ")" + begin + R"("}])",
+      .continue_last = true,
+      .max_tokens = 8};
+  request.sampling.temperature = 0;
+  const auto prompt =
+      Must(engine->Detokenize(Must(engine->ChatTokens("[" + question + "]")), true));
+  Request text{.prompt = prompt + begin, .max_tokens = 8};
+  text.sampling.temperature = 0;
+  EXPECT_EQ(Answer(*engine, request).ids, Answer(*engine, text).ids);
+  request.messages = "[" + question + "]";
+  EXPECT_EQ(ErrorId(engine->Submit(request)), "chat.continue");
+}
+
+TEST(EngineTest, AThoughtEndsWithItsTokens) {
+  const auto engine = Open("cpu");
+  const auto ids = [&](int64_t most) {
+    // After the result of a tool the prompt opens the thought.
+    Request request{.messages =
+                        R"([{"role": "user", "content": "Who?"},
+                {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}]},
+                {"role": "tool", "tool_call_id": "a", "content": "Anna"}])",
+                    .thinking = true,
+                    .max_thought_tokens = most,
+                    .max_tokens = 24};
+    request.sampling.seed = 1;
+    request.ignore_end = true;
+    return Answer(*engine, request);
+  };
+  const Completion free = ids(-1);
+  EXPECT_EQ(free.thought_tokens, 24);
+  for (const int64_t most : {0, 1, 7}) {
+    const Completion held = ids(most);
+    EXPECT_EQ(held.thought_tokens, most);
+    ASSERT_GT(std::ssize(held.ids), most);
+    const size_t end = static_cast<size_t>(most);
+    EXPECT_EQ(Must(engine->TokenBytes(held.ids[end])), "<channel|>");
+    EXPECT_TRUE(std::equal(held.ids.begin(), held.ids.begin() + most, free.ids.begin()));
+  }
+}
+
 TEST(EngineTest, LogprobsAreThoseOfTheLogits) {
   const auto engine = Open("cpu");
   const auto prompt = Must(engine->Tokenize("The prince", true, true));

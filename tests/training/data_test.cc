@@ -75,8 +75,7 @@ TEST_F(DataTest, ABaseModelLearnsTheEndOfEachAnswer) {
     return Must(ParseDataSet(line, "lines", *model, *tokenizer, options)).examples.at(0);
   };
   const auto prompt_of = [&](const char* messages) {
-    return Must(model->EncodeChat(*tokenizer, nlohmann::json::parse(messages), {}, false, SIZE_MAX))
-        .ids;
+    return Must(model->EncodeChat(*tokenizer, nlohmann::json::parse(messages), {}, {})).ids;
   };
 
   // Two forms of one line: the answer continues where the prompt of `run` ends, and then ends.

@@ -201,4 +201,18 @@ Status CheckMessages(const Json& messages) {
   return CheckToolResults(messages);
 }
 
+Status CheckContinuesLast(const Json& messages) {
+  const Json& last = messages.back();
+  const std::string path = fmt::format("messages[{}]", messages.size() - 1);
+  if (!IsAssistant(RoleOf(last))) {
+    return ErrorAt(path, "chat.continue",
+                   "found a message of role '{}', expected one of the assistant, which the answer "
+                   "is to continue",
+                   RoleOf(last));
+  }
+  if (!IsTruthy(Member(last, "tool_calls"))) return OkStatus();
+  return ErrorAt(path, "chat.continue",
+                 "found calls of tools, expected a text alone, which the answer is to continue");
+}
+
 }  // namespace rullama::chat

@@ -25,6 +25,10 @@ std::string_view RoleOf(const nlohmann::json& message);
 // chat.depth, chat.json.
 Status CheckMessages(const nlohmann::json& messages);
 
+// Whether the model may continue the text of the last message: error chat.continue (kUsage) if it
+// is not the assistant's, or has calls. The messages have been checked.
+Status CheckContinuesLast(const nlohmann::json& messages);
+
 // The call's arguments as an object: given as one, as null or absent (then empty), or as a string
 // that holds one or is blank (then empty, too). Error chat.tool_call, chat.json or chat.depth,
 // naming `path`.

@@ -87,7 +87,7 @@ class Renderer {
       End();
     }
     for (size_t i = 0; i < turns_.size(); ++i) WriteTurn(i);
-    if (options_.add_generation_prompt) Begin(/*is_model=*/true);
+    if (options_.add_generation_prompt && !options_.continue_last) Begin(/*is_model=*/true);
     return std::move(out_).Finish();
   }
 
@@ -107,6 +107,7 @@ class Renderer {
     if (index == 0 && !turn.is_model) SystemText();
     out_.SetTrained(IsTrained(index));
     Contents(turn.messages, /*trim=*/true);
+    if (options_.continue_last && index + 1 == turns_.size()) return;
     const bool ends_example = options_.trained != TrainedTurns::kNone && index + 1 == turns_.size();
     out_.Template(kTurnMarkers.end);
     out_.SetTrained(false);
@@ -167,6 +168,7 @@ Result<ChatPrompt> RenderChat(const Json& messages, const Json& tools, const Cha
     return ErrorAt("tools", "chat.tools",
                    "found tools, which Gemma 3 was not trained for; leave them out");
   }
+  if (options.continue_last) RL_RETURN_IF_ERROR(chat::CheckContinuesLast(messages));
   return Renderer(messages, options).Render();
 }
 

@@ -30,13 +30,17 @@ enum class ChatForm : uint8_t {
 struct ChatOptions {
   ChatForm form = ChatForm::kTurns;
   bool add_generation_prompt = true;
+  // The model continues the last message, which is the assistant's, within its turn; then there is
+  // no generation prompt.
+  bool continue_last = false;
   // Other than kNone: the conversation is an example to learn from, which ends with the marker that
   // ends the last turn.
   TrainedTurns trained = TrainedTurns::kNone;
 };
 
 // `messages` are those of chat::CheckMessages. Errors (kUsage), each naming the place: those of
-// CheckMessages; chat.messages (system text alone), chat.content (media), chat.tools (any).
+// CheckMessages; chat.messages (system text alone), chat.content (media), chat.tools (any),
+// chat.continue.
 Result<chat::ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
                                     const ChatOptions& options);
 

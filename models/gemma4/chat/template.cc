@@ -83,7 +83,7 @@ Result<ChatPrompt> Renderer::Render() {
   for (size_t i = first_; i < messages_.size(); ++i) {
     if (RoleOf(messages_[i]) != "tool") RL_RETURN_IF_ERROR(Message(i));
   }
-  if (options_.add_generation_prompt) GenerationPrompt();
+  if (options_.add_generation_prompt && !options_.continue_last) GenerationPrompt();
   return std::move(out_).Finish();
 }
 
@@ -129,7 +129,8 @@ Status Renderer::Message(size_t index) {
     out_.Template("\n");
   }
   after_model_ = is_model;
-  const bool starts_last = is_example() && is_model && index == last_turn_;
+  const bool starts_last =
+      (is_example() || options_.continue_last) && is_model && index == last_turn_;
   if (starts_last && options_.variant == ChatVariant::kLarge && !options_.enable_thinking) {
     EmptyThought();
   }
@@ -146,7 +147,8 @@ Status Renderer::Message(size_t index) {
   size_t next = index + 1;
   while (next < messages_.size() && RoleOf(messages_[next]) == "tool") ++next;
   const bool is_last = next == messages_.size();
-  const bool continues = is_model && !is_last && chat::IsAssistant(RoleOf(messages_[next]));
+  const bool continues =
+      is_model && (is_last ? options_.continue_last : chat::IsAssistant(RoleOf(messages_[next])));
   ending_ = responded ? Ending::kResponse : has_calls ? Ending::kOpenCall : Ending::kTurn;
   if (has_calls && !responded) {
     out_.Template(kToolResponseBegin);  // left open: the result is to follow
@@ -330,6 +332,7 @@ Result<ChatPrompt> RenderChat(const Json& messages, const Json& tools, const Cha
     return chat::ErrorAt("tools", "chat.tools", "expected a list, found {}", tools.type_name());
   }
   RL_RETURN_IF_ERROR(chat::CheckDepth(tools, "tools"));
+  if (options.continue_last) RL_RETURN_IF_ERROR(chat::CheckContinuesLast(messages));
   return Renderer(messages, tools, options).Render();
 }
 

@@ -24,6 +24,9 @@ struct ChatOptions {
   // Show the model its earlier thoughts that led to tool calls, not only those of the current turn.
   bool preserve_thinking = false;
   bool add_generation_prompt = true;
+  // The model continues the last message, which is the assistant's, within its turn; then there is
+  // no generation prompt.
+  bool continue_last = false;
   // Other than kNone: the conversation is an example to learn from. It ends with the marker that
   // ends the last turn, and an empty thought that generation would begin with is before the
   // last turn of the assistant. Reasoning is left out unless thinking is enabled.
@@ -32,7 +35,7 @@ struct ChatOptions {
 
 // `messages` are those of chat::CheckMessages; arguments of tool_calls are an object, or a string
 // that holds one. `tools` has the shape of the OpenAI chat API and may be null. Errors: those of
-// CheckMessages; chat.tools (kUsage).
+// CheckMessages; chat.tools (kUsage); chat.continue.
 Result<chat::ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
                                     const ChatOptions& options);
 

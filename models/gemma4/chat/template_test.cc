@@ -156,6 +156,28 @@ TEST(ChatTemplate, AThoughtIsOpenAfterAToolsResult) {
   EXPECT_FALSE(first->opens_thought);
 }
 
+TEST(ChatTemplate, TheLastAnswerIsContinuedWithinItsTurn) {
+  const auto render = [](const char* messages, ChatOptions options) {
+    options.continue_last = true;
+    const auto prompt = RenderChat(Json::parse(messages), nullptr, options);
+    return prompt ? prompt->ToString() : prompt.error().id;
+  };
+  constexpr const char* kBegun =
+      R"([{"role":"user","content":"q"},{"role":"assistant","content":"It was"}])";
+  EXPECT_EQ(render(kBegun, {}), "<bos><|turn>user\nq<turn|>\n<|turn>model\nIt was");
+  EXPECT_EQ(render(kBegun, {.variant = ChatVariant::kLarge}),
+            "<bos><|turn>user\nq<turn|>\n<|turn>model\n<|channel>thought\n<channel|>It was");
+  EXPECT_THAT(render(R"([{"role":"user","content":"q"},
+                         {"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]},
+                         {"role":"tool","tool_call_id":"1","content":"r"},
+                         {"role":"assistant","content":"So"}])",
+                     {}),
+              ::testing::EndsWith("<tool_response|>So"));
+  EXPECT_EQ(render(R"([{"role":"user","content":"q"}])", {}), "chat.continue");
+  EXPECT_EQ(render(R"([{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]}])", {}),
+            "chat.continue");
+}
+
 TEST(ChatTemplate, MalformedMessagesAreNamedByTheirPath) {
   ExpectError("{}", "chat.messages", "messages");
   ExpectError("[]", "chat.messages", "messages");
