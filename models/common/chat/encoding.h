@@ -19,6 +19,8 @@ struct TurnMarkers {
   std::string_view begin;   // "<start_of_turn>"
   std::string_view end;     // "<end_of_turn>"
   std::string_view family;  // "Gemma 3"
+  // The end of a tool's result inside the model's turn; empty: the family has none.
+  std::string_view result_end = {};
 };
 
 // Whether the vocabulary has the markers without which no conversation can be held. Error
@@ -36,7 +38,8 @@ Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarke
                                      const ChatPrompt& prompt);
 
 // The positions after turns, ascending: after each end of a turn and the line break that follows
-// it. Text of users holds no markers, so these are the template's own.
+// it, and after each result of a tool, where the prompt of an agent ends. Text of users holds no
+// markers, so these are the template's own.
 std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, const TurnMarkers& markers,
                                  std::span<const TokenId> ids);
 

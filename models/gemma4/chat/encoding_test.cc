@@ -71,6 +71,26 @@ TEST(ChatEncoding, TurnBordersAreWhereTheTemplateBeginsTurns) {
   EXPECT_TRUE(std::equal(borders.begin(), borders.end(), later.begin()));
 }
 
+TEST(ChatEncoding, ThePromptOfAnAgentEndsAtABorder) {
+  const auto vocabulary = LoadTinyVocabulary();
+  const auto tokenizer = vocabulary->Build();
+  const auto call = [](const char* id) {
+    return Json{{"role", "assistant"},
+                {"tool_calls", {{{"id", id}, {"function", {{"name", "f"}}}}}}};
+  };
+  const auto result = [](const char* id) {
+    return Json{{"role", "tool"}, {"tool_call_id", id}, {"content", "<tool_response|>"}};
+  };
+  const Json messages = Json::array(
+      {{{"role", "user"}, {"content", "A"}}, call("1"), result("1"), call("2"), result("2")});
+  const auto prompt = RenderChat(messages, {}, {});
+  ASSERT_TRUE(prompt);
+  const auto ids = EncodeOrFail(*tokenizer, *prompt);
+  const std::vector<int64_t> borders = chat::TurnBorders(*tokenizer, kTurnMarkers, ids);
+  ASSERT_EQ(borders.size(), 3U);  // after the user's turn and each result
+  EXPECT_EQ(borders.back(), std::ssize(ids));
+}
+
 TEST(ChatEncoding, AVocabularyWithoutTurnMarkersCannotChat) {
   const auto vocabulary = LoadTinyVocabulary();
   for (std::string_view& token : vocabulary->data().tokens) {
