@@ -30,8 +30,9 @@ struct AnswerIdentity {
   std::function<std::string(int32_t)> token_bytes;
 };
 
-// Thread safety: one thread at a time. The functions for streams are called in the order Begin(),
-// Part() and End() of each choice, Last(); each returns bytes for the client, which may be none.
+// Thread safety: one thread at a time. Watch() is called for the events of an answer that is sent
+// at once. The functions for streams are called in the order Begin(), Part() and End() of each
+// choice, Last(); each returns bytes for the client, which may be none.
 class AnswerFormat {
  public:
   AnswerFormat() = default;
@@ -39,6 +40,7 @@ class AnswerFormat {
   AnswerFormat& operator=(const AnswerFormat&) = delete;
   virtual ~AnswerFormat() = default;
 
+  virtual void Watch(int64_t /*choice*/, const Event& /*event*/) {}
   // The body of an answer that is sent at once.
   virtual std::string Whole(const std::vector<Choice>& choices) = 0;
 
@@ -70,6 +72,13 @@ std::unique_ptr<AnswerFormat> MakeTextFormat(AnswerIdentity identity, StreamOpti
 
 // /v1/responses. `repeated`: the members of the request that the answer repeats.
 std::unique_ptr<AnswerFormat> MakeResponsesFormat(AnswerIdentity identity, nlohmann::json repeated);
+
+// /v1/messages.
+struct MessagesOptions {
+  bool omits_thoughts = false;  // the text of thoughts is not shown
+  bool edits_context = false;   // says that there were no edits of the context
+};
+std::unique_ptr<AnswerFormat> MakeMessagesFormat(AnswerIdentity identity, MessagesOptions options);
 
 // /api/chat and /api/generate.
 enum class OllamaAnswer { kChat, kGenerate };

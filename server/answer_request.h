@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,9 @@ struct AnswerRequest {
   bool include_usage = false;
   bool include_drafts = false;  // of canvases, in a stream
   std::string form_name;        // the member that says which form the text has, if there is one
-  bool flat_tools = false;      // the body has the members of a tool's function next to its type
+  // Where the body has what the engine names by a place such as "tools[0].function.parameters";
+  // empty: in the same place.
+  std::function<std::string(const std::string& place)> place_in_body = {};
   std::vector<std::string> ignored;  // members that mean nothing here, to be named in the answer
 };
 

@@ -41,11 +41,19 @@ TokenCount TokensIn(std::string_view message) {
   return tokens;
 }
 
-// "tools[0].function.parameters" -> "tools[0].parameters".
-std::string WithoutFunction(std::string place) {
-  constexpr std::string_view kFunction = ".function";
-  const size_t at = place.find(kFunction);
-  return at == std::string::npos ? place : place.erase(at, kFunction.size());
+// The error that a request could not be submitted with, at the place where its body has the fault.
+ApiError PlacedError(const Engine& engine, const AnswerRequest& request, const Request& prompt,
+                     const Error& error, Dialect dialect) {
+  ApiError out = SubmitError(engine, prompt, error, dialect);
+  if (out.param && request.place_in_body) {
+    const std::string place = request.place_in_body(*out.param);
+    if (out.message.starts_with(*out.param)) out.message.replace(0, out.param->size(), place);
+    out.param = place;
+  }
+  if (out.code.starts_with("schema.") && !out.param && !request.form_name.empty()) {
+    out.param = request.form_name;
+  }
+  return out;
 }
 
 // The answers to one request while they are written. There are as many threads as there are slots,
@@ -119,11 +127,8 @@ ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
     prompt.client = call_.client();
     auto answers = engine.SubmitChoices(prompt, request_.n, stop);
     if (!answers) {
-      ApiError error = SubmitError(engine, prompt, answers.error());
-      if (error.code.starts_with("schema.") && !error.param && !request_.form_name.empty()) {
-        error.param = request_.form_name;
-      }
-      return tl::unexpected(std::move(error));
+      return tl::unexpected(
+          PlacedError(engine, request_, prompt, answers.error(), call_.dialect()));
     }
     std::ranges::move(*answers, std::back_inserter(generations_));
     prompt.media = {};
@@ -135,7 +140,7 @@ ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
     ignored_.push_back("schema." + keyword);
   }
   for (const std::string& place : first.unenforced_keywords) {
-    ignored_.push_back(request_.flat_tools ? WithoutFunction(place) : place);
+    ignored_.push_back(request_.place_in_body ? request_.place_in_body(place) : place);
   }
   return {};
 }
@@ -205,6 +210,8 @@ bool AnswerRun::Take(size_t index, const Event& event) {
     sent = BeginStream() && Write(format_.Part(static_cast<int64_t>(index), event));
     if (sent && SecondsSince(last_write_) > kPingSeconds) sent = Write(format_.Ping());
     if (!sent) running_.Cancel(CancelCause::kSlow);
+  } else {
+    format_.Watch(static_cast<int64_t>(index), event);
   }
   return sent;
 }
@@ -299,7 +306,8 @@ int64_t CanvasAfterPrompt(const Engine& engine, const Request& request) {
   return request.max_tokens == 0 ? 0 : engine.info().canvas_length;
 }
 
-ApiError SubmitError(const Engine& engine, const Request& request, const Error& error) {
+ApiError SubmitError(const Engine& engine, const Request& request, const Error& error,
+                     Dialect dialect) {
   ApiError out = FromEngine(error);
   const bool chat = !request.messages.empty();
   if (out.code == "invalid_value" && !out.param) out.param = chat ? "messages" : "prompt";
@@ -308,6 +316,12 @@ ApiError SubmitError(const Engine& engine, const Request& request, const Error& 
   const int64_t limit = ContextLimit(engine, request);
   const int64_t canvas = CanvasAfterPrompt(engine, request);
   // The words that clients look for.
+  if (dialect == Dialect::kAnthropic) {
+    out.message = fmt::format("prompt is too long: {} tokens > {} maximum",
+                              tokens.count + (tokens.more_than ? 1 : 0), limit - canvas);
+    out.param = "messages";
+    return out;
+  }
   out.message = fmt::format(
       "This model's maximum context length is {} tokens. However, your messages resulted in {}{} "
       "tokens. Shorten them, or start the server with a larger context.capacity.",
@@ -318,6 +332,15 @@ ApiError SubmitError(const Engine& engine, const Request& request, const Error& 
   out.param = chat ? "messages" : "prompt";
   out.extra = {{"n_prompt_tokens", tokens.count + (tokens.more_than ? 1 : 0)}, {"n_ctx", limit}};
   return out;
+}
+
+ApiResult<int64_t> CountPromptTokens(const Call& call, const Engine& engine,
+                                     const AnswerRequest& request) {
+  const Request& prompt = request.prompts.front();
+  const int64_t most = std::max(engine.info().context_length, engine.info().capacity);
+  const auto tokens = engine.CountPrompt(prompt, most);
+  if (tokens) return *tokens;
+  return tl::unexpected(PlacedError(engine, request, prompt, tokens.error(), call.dialect()));
 }
 
 ApiResult<UsedModel> AcquireModel(const Services& services, Call& call, std::string_view name) {

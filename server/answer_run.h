@@ -4,10 +4,12 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "server/answer_format.h"
 #include "server/answer_request.h"
 #include "server/call.h"
+#include "server/json_body.h"
 #include "server/openai/openai_fields.h"
 #include "server/services.h"
 
@@ -35,6 +37,26 @@ struct LoadedContext {
 ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
                                    const nlohmann::json& body);
 
+// The request in the body of a call, and its model.
+template <typename T>
+struct LoadedRequest {
+  UsedModel model;
+  T request;
+};
+// Errors: those of ParseBody(), ContextOf() and `read`.
+template <typename T>
+ApiResult<LoadedRequest<T>> LoadRequest(const Services& services, Call& call,
+                                        ApiResult<T> (*read)(const nlohmann::json& body,
+                                                             const BodyContext& context)) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return tl::unexpected(body.error());
+  auto context = ContextOf(services, call, *body);
+  if (!context) return tl::unexpected(context.error());
+  auto request = read(*body, context->body);
+  if (!request) return tl::unexpected(request.error());
+  return LoadedRequest<T>{std::move(context->model), *std::move(request)};
+}
+
 // Prompts without text or ids become BOS alone.
 void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request);
 
@@ -44,7 +66,12 @@ int64_t ContextLimit(const Engine& engine, const Request& request);
 int64_t CanvasAfterPrompt(const Engine& engine, const Request& request);
 
 // The error for a client that a request could not be submitted with.
-ApiError SubmitError(const Engine& engine, const Request& request, const Error& error);
+ApiError SubmitError(const Engine& engine, const Request& request, const Error& error,
+                     Dialect dialect = Dialect::kOpenAi);
+
+// The tokens of the prompt of a request that has one. Errors: as the request would have.
+ApiResult<int64_t> CountPromptTokens(const Call& call, const Engine& engine,
+                                     const AnswerRequest& request);
 
 // Facts of the model that the formats need.
 AnswerIdentity IdentityOf(const Services& services, const UsedModel& model);

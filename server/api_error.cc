@@ -112,6 +112,26 @@ std::optional<std::string> PlaceIn(const Error& error) {
   return is_place ? std::optional(std::string(place)) : std::nullopt;
 }
 
+// The type that Anthropic's API has for a status.
+std::string_view AnthropicType(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? kInvalid : "api_error";
+  }
+}
+
 }  // namespace
 
 ApiError MakeApiError(std::string_view code, std::string message,
@@ -125,6 +145,9 @@ ApiError MakeApiError(std::string_view code, std::string message,
                  .message = std::move(message),
                  .param = std::move(param)};
   if (error.status == 503) error.fields.push_back({"Retry-After", "1"});
+  if (error.status == 501 || error.status == 405 || code == "route_not_found") {
+    error.fields.push_back({"X-Should-Retry", "false"});  // clients repeat 5xx otherwise
+  }
   return error;
 }
 
@@ -139,8 +162,17 @@ ApiError FromEngine(const Error& error) {
   return MakeApiError(CodeOf(error), error.ToString(), PlaceIn(error));
 }
 
-Dialect DialectOf(std::string_view path) {
-  return path.starts_with("/api/") ? Dialect::kOllama : Dialect::kOpenAi;
+Dialect DialectOf(std::string_view path, bool has_version) {
+  if (path.starts_with("/api/")) return Dialect::kOllama;
+  const auto is_below = [path](std::string_view folder) {
+    std::string_view rest = path;
+    if (rest.starts_with("/v1/")) rest.remove_prefix(3);
+    if (!rest.starts_with(folder)) return false;
+    rest.remove_prefix(folder.size());
+    return rest.empty() || rest.starts_with('/');
+  };
+  if (is_below("/messages") || is_below("/complete")) return Dialect::kAnthropic;
+  return has_version && is_below("/models") ? Dialect::kAnthropic : Dialect::kOpenAi;
 }
 
 json ErrorJson(Dialect dialect, const ApiError& error) {
@@ -151,13 +183,23 @@ json ErrorJson(Dialect dialect, const ApiError& error) {
     return fields;
   }
   fields["message"] = error.message;
-  fields["type"] = error.type;
   fields["param"] = error.param ? json(*error.param) : json(nullptr);
+  if (dialect == Dialect::kAnthropic) {
+    fields["type"] = AnthropicType(error.status);
+    return {{"type", "error"}, {"error", std::move(fields)}};
+  }
+  fields["type"] = error.type;
   return {{"error", std::move(fields)}};
 }
 
-std::string ErrorBody(Dialect dialect, const ApiError& error) {
-  return Dump(ErrorJson(dialect, error));
+std::string ErrorBody(Dialect dialect, const ApiError& error, std::string_view request_id) {
+  json body = ErrorJson(dialect, error);
+  if (dialect == Dialect::kAnthropic) body["request_id"] = request_id;
+  return Dump(body);
+}
+
+void NameRequest(Dialect dialect, const std::string& request_id, std::vector<HeaderField>& fields) {
+  if (dialect == Dialect::kAnthropic) fields.push_back({"Request-Id", request_id});
 }
 
 std::string Dump(const json& value) {

@@ -38,14 +38,17 @@ ApiError OutOfMemory();
 // place that its message begins with: "messages[1].content".
 ApiError FromEngine(const Error& error);
 
-// The two ways to write an error: {"error": {"message", "type", "param", "code"}} and
-// {"error": "...", "code": "..."}.
-enum class Dialect { kOpenAi, kOllama };
-// That of the API to which a path belongs.
-Dialect DialectOf(std::string_view path);
+// The ways to write an error: {"error": {"message", "type", "param", "code"}}, {"error": "...",
+// "code": "..."} and {"type": "error", "error": {...}, "request_id"}.
+enum class Dialect { kOpenAi, kOllama, kAnthropic };
+// That of the API to which a request belongs. `has_version`: it has the field Anthropic-Version;
+// two APIs list models at the same path.
+Dialect DialectOf(std::string_view path, bool has_version = false);
 nlohmann::json ErrorJson(Dialect dialect, const ApiError& error);
-// The body of an answer.
-std::string ErrorBody(Dialect dialect, const ApiError& error);
+// The body of an answer to the request with this id.
+std::string ErrorBody(Dialect dialect, const ApiError& error, std::string_view request_id);
+// Adds the field by which clients of Anthropic find the id, where the dialect is theirs.
+void NameRequest(Dialect dialect, const std::string& request_id, std::vector<HeaderField>& fields);
 
 // JSON on one line; bytes that are not UTF-8 are replaced.
 std::string Dump(const nlohmann::json& value);

@@ -36,6 +36,7 @@ std::vector<HeaderField> IgnoredFields(const std::vector<std::string>& names) {
 
 bool Call::Send(HttpAnswer answer) {
   record_.status = answer.status;
+  NameRequest(dialect_, request().request_id, answer.fields);
   return exchange_.Send(std::move(answer));
 }
 
@@ -50,12 +51,13 @@ void Call::Fail(const ApiError& error) {
   if (error.status == 0) return;
   Send({.status = error.status,
         .content_type = "application/json",
-        .body = ErrorBody(dialect_, error),
+        .body = ErrorBody(dialect_, error, request().request_id),
         .fields = error.fields});
 }
 
 bool Call::Begin(HttpAnswer head) {
   record_.status = head.status;
+  NameRequest(dialect_, request().request_id, head.fields);
   return exchange_.Begin(std::move(head));
 }
 

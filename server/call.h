@@ -32,7 +32,9 @@ struct CallRecord {
 class Call {
  public:
   explicit Call(Exchange& exchange)
-      : exchange_(exchange), dialect_(DialectOf(exchange.request().path)) {}
+      : exchange_(exchange),
+        dialect_(
+            DialectOf(exchange.request().path, !exchange.request().anthropic_version.empty())) {}
 
   [[nodiscard]] const HttpRequest& request() const { return exchange_.request(); }
   [[nodiscard]] Dialect dialect() const { return dialect_; }

@@ -1,6 +1,8 @@
 // The handlers of the endpoints. Each answers its call, also with errors.
 #pragma once
 
+#include <string_view>
+
 #include "server/call.h"
 #include "server/services.h"
 
@@ -14,6 +16,13 @@ void Completions(const Services& services, Call& call);
 void Embeddings(const Services& services, Call& call);
 void Responses(const Services& services, Call& call);
 void ResponsesInputTokens(const Services& services, Call& call);
+
+// endpoints_anthropic.cc
+void Messages(const Services& services, Call& call);
+void MessagesCountTokens(const Services& services, Call& call);
+// The models in Anthropic's form, for clients that name a version of its API.
+void ListAnthropicModels(const Services& services, Call& call);
+void ShowAnthropicModel(const Services& services, Call& call, std::string_view id);
 
 // endpoints_ollama.cc
 void OllamaVersion(const Services& services, Call& call);

@@ -118,7 +118,7 @@ constexpr auto kFormMembers = std::to_array<FormMember>({
     {"response_format",
      [](FieldReader& fields, std::string_view name, const json& value, const BodyContext& context,
         TextForm& out) {
-       out = ReadTextFormat(fields, value, {std::string(name)}, /*flat=*/false, context);
+       out = ReadTextFormat(fields, value, {std::string(name)}, SchemaPlace::kMember, context);
      }},
     {"structured_outputs",
      [](FieldReader& fields, std::string_view, const json& value, const BodyContext& context,
@@ -152,7 +152,8 @@ struct FormatSchema {
 };
 
 FormatSchema FindSchema(FieldReader& outer, const std::string& place,
-                        const std::vector<std::string>& path, bool flat, TextForm& out) {
+                        const std::vector<std::string>& path, SchemaPlace schema_place,
+                        TextForm& out) {
   FormatSchema found;
   if (const json* nested = outer.Object("json_schema")) {
     FieldReader inner(*nested, place + ".json_schema.");
@@ -179,7 +180,7 @@ FormatSchema FindSchema(FieldReader& outer, const std::string& place,
     }
     found = {outer_schema, path};
     found.path.emplace_back("schema");
-    if (flat && !named) {
+    if (schema_place == SchemaPlace::kNamed && !named) {
       outer.Fail("missing_required_parameter", "name", "is missing; give the schema a name");
     }
   }
@@ -189,7 +190,7 @@ FormatSchema FindSchema(FieldReader& outer, const std::string& place,
 }  // namespace
 
 TextForm ReadTextFormat(FieldReader& fields, const json& format,
-                        const std::vector<std::string>& path, bool flat,
+                        const std::vector<std::string>& path, SchemaPlace schema_place,
                         const BodyContext& context) {
   TextForm out;
   const std::string place = fmt::format("{}", fmt::join(path, "."));
@@ -200,7 +201,7 @@ TextForm ReadTextFormat(FieldReader& fields, const json& format,
   }
   FieldReader outer(format, place + ".");
   const std::string type = outer.Text("type").value_or("");
-  const FormatSchema schema = FindSchema(outer, place, path, flat, out);
+  const FormatSchema schema = FindSchema(outer, place, path, schema_place, out);
   if (type.empty()) {
     outer.Fail("missing_required_parameter", "type",
                "is missing; expected text, json_object or json_schema");
@@ -213,7 +214,8 @@ TextForm ReadTextFormat(FieldReader& fields, const json& format,
     out.kind = TextForm::Kind::kJsonSchema;
     out.schema = OrderedText(context.text, schema.path);
   } else if (type == "json_schema") {
-    outer.Fail("missing_required_parameter", flat ? "schema" : "json_schema",
+    outer.Fail("missing_required_parameter",
+               schema_place == SchemaPlace::kMember ? "json_schema" : "schema",
                "is missing; give a JSON schema");
   } else if (type == "json_object") {
     out.kind = TextForm::Kind::kJsonObject;

@@ -21,11 +21,17 @@ struct TextForm {
   std::vector<std::string> ignored;  // members of the form without an effect
 };
 
-// A format of OpenAI: {"type": "text" | "json_object" | "json_schema"}, the schema next to it or in
-// a member "json_schema", which has a name. With `flat` it stands next to "name" and "strict".
-// `path`: the names of the members that lead to it from the body.
+// Where the schema of a format stands.
+enum class SchemaPlace {
+  kMember,   // in a member "json_schema", which has a name, or next to "type"
+  kNamed,    // next to "type" and "name"
+  kUnnamed,  // next to "type"
+};
+
+// A format of OpenAI or Anthropic: {"type": "text" | "json_object" | "json_schema"} with the
+// schema. `path`: the names of the members that lead to it from the body.
 TextForm ReadTextFormat(FieldReader& fields, const nlohmann::json& format,
-                        const std::vector<std::string>& path, bool flat,
+                        const std::vector<std::string>& path, SchemaPlace schema_place,
                         const BodyContext& context);
 
 // The form of completions and chat completions: response_format; structured_outputs, guided_json,

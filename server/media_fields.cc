@@ -141,6 +141,12 @@ json ReadMediaPart(FieldReader& fields, const std::string& place, const json& pa
   return PartOf(sound ? MediaKind::kSound : MediaKind::kPicture);
 }
 
+json ReadPictureBytes(FieldReader& fields, const std::string& place, std::string_view base64,
+                      std::vector<Medium>& media) {
+  Append(fields, place, base64, {.kind = MediaKind::kPicture}, media);
+  return PartOf(MediaKind::kPicture);
+}
+
 json ReadMediaList(FieldReader& fields, const std::string& place, const json& list,
                    std::vector<Medium>& media) {
   json parts = json::array();

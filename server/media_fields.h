@@ -23,6 +23,10 @@ bool IsMediaPart(std::string_view type);
 nlohmann::json ReadMediaPart(FieldReader& fields, const std::string& place,
                              const nlohmann::json& part, std::vector<Medium>& media);
 
+// The same for a picture whose bytes stand at `place` as base64.
+nlohmann::json ReadPictureBytes(FieldReader& fields, const std::string& place,
+                                std::string_view base64, std::vector<Medium>& media);
+
 // The same for a list of texts of base64, each of a picture or a sound; returns the parts.
 nlohmann::json ReadMediaList(FieldReader& fields, const std::string& place,
                              const nlohmann::json& list, std::vector<Medium>& media);

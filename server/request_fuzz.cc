@@ -1,4 +1,4 @@
-// Bodies from arbitrary bytes, read by the endpoints of both APIs: each gives a request that the
+// Bodies from arbitrary bytes, read by the endpoints of all APIs: each gives a request that the
 // engine can take, or an error of the client.
 #include <cstdint>
 #include <cstdio>
@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "server/anthropic/messages_request.h"
 #include "server/json_body.h"
 #include "server/ollama/ollama_request.h"
 #include "server/openai/chat_request.h"
@@ -28,9 +29,9 @@ void CheckError(const ApiError& error) {
   constexpr size_t kMaxMessageBytes = 1024;
   Require(error.status >= 400 && error.status < 500, "the fault is that of the client");
   Require(error.message.size() <= kMaxMessageBytes, "a message repeats little of the input");
-  for (const auto dialect :
-       {rullama::server::Dialect::kOpenAi, rullama::server::Dialect::kOllama}) {
-    Require(json::accept(ErrorBody(dialect, error)), "an error is JSON");
+  for (const auto dialect : {rullama::server::Dialect::kOpenAi, rullama::server::Dialect::kOllama,
+                             rullama::server::Dialect::kAnthropic}) {
+    Require(json::accept(ErrorBody(dialect, error, "id")), "an error is JSON");
   }
 }
 
@@ -54,6 +55,10 @@ void ReadAll(const json& body, const BodyContext& context) {
   CheckResult(ReadChatRequest(body, context), CheckRequest);
   CheckResult(ReadTextRequest(body, context), CheckRequest);
   CheckResult(ReadResponsesRequest(body, context),
+              [](const auto& request) { CheckRequest(request.answer); });
+  CheckResult(ReadMessagesRequest(body, context),
+              [](const auto& request) { CheckRequest(request.answer); });
+  CheckResult(ReadCountedRequest(body, context),
               [](const auto& request) { CheckRequest(request.answer); });
   CheckResult(ReadOllamaChat(body, context),
               [](const auto& request) { CheckRequest(request.answer); });

@@ -28,6 +28,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/embeddings", Embeddings, true, &ApiOptions::embeddings},
     {"POST", "/v1/responses", Responses},
     {"POST", "/v1/responses/input_tokens", ResponsesInputTokens},
+    {"POST", "/v1/messages", Messages},
+    {"POST", "/v1/messages/count_tokens", MessagesCountTokens},
     {"GET", "/api/version", OllamaVersion},
     {"GET", "/api/tags", OllamaTags},
     {"POST", "/api/show", OllamaShow},
@@ -40,13 +42,12 @@ constexpr Route kRoutes[] = {
 
 // Endpoints of both APIs that this server does not have, with any method.
 constexpr std::string_view kNotHere[] = {
-    "/v1/images/*",        "/v1/audio/*",       "/v1/files/*",      "/v1/uploads/*",
-    "/v1/batches/*",       "/v1/fine_tuning/*", "/v1/assistants/*", "/v1/threads/*",
-    "/v1/vector_stores/*", "/v1/moderations/*", "/v1/realtime/*",   "/v1/conversations/*",
-    "/v1/messages/*",      "/v1/rerank/*",      "/v1/responses/*",  "/api/pull/*",
-    "/api/push/*",         "/api/create/*",     "/api/copy/*",      "/api/delete/*",
-    "/api/blobs/*",        "/api/me/*",         "/api/signout/*",   "/api/web_search/*",
-    "/api/web_fetch/*",
+    "/v1/images/*",        "/v1/audio/*",       "/v1/files/*",       "/v1/uploads/*",
+    "/v1/batches/*",       "/v1/fine_tuning/*", "/v1/assistants/*",  "/v1/threads/*",
+    "/v1/vector_stores/*", "/v1/moderations/*", "/v1/realtime/*",    "/v1/conversations/*",
+    "/v1/rerank/*",        "/v1/responses/*",   "/api/pull/*",       "/api/push/*",
+    "/api/create/*",       "/api/copy/*",       "/api/delete/*",     "/api/blobs/*",
+    "/api/me/*",           "/api/signout/*",    "/api/web_search/*", "/api/web_fetch/*",
 };
 
 bool Matches(std::string_view pattern, std::string_view path) {

@@ -42,6 +42,27 @@ bool IsZero(const json* value) {
   return value != nullptr && value->is_number() && value->get<double>() == 0;
 }
 
+void CheckStopCount(FieldReader& fields, std::string_view name, const json& list) {
+  if (list.size() <= kMaxStops) return;
+  fields.Fail("invalid_value", name,
+              fmt::format("has {} texts, expected at most {}", list.size(), kMaxStops));
+}
+
+void AddStop(FieldReader& fields, std::string_view place, const json& text,
+             std::vector<std::string>& stops) {
+  if (fields.error()) return;
+  if (!text.is_string()) {
+    return fields.Fail("invalid_type", place, "is neither a text nor a list of texts");
+  }
+  const size_t bytes = text.get_ref<const std::string&>().size();
+  if (bytes == 0 || bytes > kMaxStopBytes) {
+    return fields.Fail(
+        "invalid_value", place,
+        fmt::format("has a text of {} bytes, expected 1 to {}", bytes, kMaxStopBytes));
+  }
+  stops.push_back(text.get<std::string>());
+}
+
 }  // namespace
 
 void ReadSampling(FieldReader& fields, SamplingOptions& sampling) {
@@ -100,21 +121,18 @@ void ReadStop(FieldReader& fields, std::vector<std::string>& stops) {
   const json* found = fields.Find("stop");
   if (found == nullptr) return;
   const json list = found->is_array() ? *found : json::array({*found});
-  if (list.size() > kMaxStops) {
-    return fields.Fail("invalid_value", "stop",
-                       fmt::format("has {} texts, expected at most {}", list.size(), kMaxStops));
-  }
-  for (const json& text : list) {
-    if (!text.is_string()) {
-      return fields.Fail("invalid_type", "stop", "is neither a text nor a list of texts");
-    }
-    const size_t bytes = text.get_ref<const std::string&>().size();
-    if (bytes == 0 || bytes > kMaxStopBytes) {
-      return fields.Fail(
-          "invalid_value", "stop",
-          fmt::format("has a text of {} bytes, expected 1 to {}", bytes, kMaxStopBytes));
-    }
-    stops.push_back(text.get<std::string>());
+  CheckStopCount(fields, "stop", list);
+  for (const json& text : list) AddStop(fields, "stop", text, stops);
+}
+
+void ReadStopSequences(FieldReader& fields, std::vector<std::string>& stops) {
+  constexpr std::string_view kName = "stop_sequences";
+  const json* found = fields.Find(kName);
+  if (found == nullptr) return;
+  if (!found->is_array()) return fields.Fail("invalid_type", kName, "is not a list of texts");
+  CheckStopCount(fields, kName, *found);
+  for (size_t i = 0; i < found->size(); ++i) {
+    AddStop(fields, fmt::format("{}[{}]", kName, i), (*found)[i], stops);
   }
 }
 

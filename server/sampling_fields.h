@@ -28,6 +28,8 @@ void ReadBias(FieldReader& fields, std::map<int32_t, float>& biases);
 
 // stop: a text or up to 16, each of 1 to 256 bytes.
 void ReadStop(FieldReader& fields, std::vector<std::string>& stops);
+// stop_sequences of Anthropic's API: a list of such texts.
+void ReadStopSequences(FieldReader& fields, std::vector<std::string>& stops);
 
 // A list of token ids, not empty and not negative. `name` is its place in errors.
 std::vector<int32_t> ReadIds(FieldReader& fields, std::string_view name,

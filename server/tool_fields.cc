@@ -12,14 +12,6 @@ using nlohmann::json;
 
 constexpr size_t kMaxToolNameBytes = 64;
 
-bool IsToolName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxToolNameBytes &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '_' || c == '-';
-         });
-}
-
 // The function of a tool, checked, in the form of chat completions.
 json ReadTool(FieldReader& fields, const std::string& place, const json& tool, bool flat,
               std::set<std::string>& names) {
@@ -43,7 +35,7 @@ json ReadTool(FieldReader& fields, const std::string& place, const json& tool, b
   json out = json::object();
   const std::string name = inner.Text("name").value_or("");
   out["name"] = name;
-  if (!IsToolName(name)) {
+  if (!IsToolName(name, kMaxToolNameBytes)) {
     inner.Fail(
         "invalid_value", "name",
         fmt::format("is not a name of 1 to {} letters, digits, '_' and '-'", kMaxToolNameBytes));
@@ -70,11 +62,6 @@ void ReadToolList(FieldReader& fields, const json& tools, bool flat, json& out) 
   }
 }
 
-bool Offers(const json& tools, const std::string& name) {
-  return std::any_of(tools.begin(), tools.end(),
-                     [&](const json& tool) { return tool["function"]["name"] == name; });
-}
-
 // {"type": "function", "function": {"name"}}, flat {"type": "function", "name"}.
 void AllowTool(FieldReader& fields, const json& choice, bool flat, ToolFields& out) {
   FieldReader outer(choice, "tool_choice.");
@@ -83,7 +70,7 @@ void AllowTool(FieldReader& fields, const json& choice, bool flat, ToolFields& o
   const auto name = inner.Text("name");
   if (!name) {
     inner.Fail("missing_required_parameter", "name", "is missing; name one of the tools");
-  } else if (!Offers(out.tools, *name)) {
+  } else if (!OffersTool(out, *name)) {
     inner.Fail("invalid_value", "name", "names no tool of this request");
   } else {
     out.allowed.push_back(*name);
@@ -146,6 +133,24 @@ void ReadChoice(FieldReader& fields, const json& choice, bool flat, ToolFields& 
 }
 
 }  // namespace
+
+bool IsToolName(std::string_view name, size_t most) {
+  return !name.empty() && name.size() <= most && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+}
+
+bool OffersTool(const ToolFields& tools, std::string_view name) {
+  return std::ranges::any_of(tools.tools,
+                             [&](const json& tool) { return tool["function"]["name"] == name; });
+}
+
+std::string FlatToolPlace(std::string place) {
+  constexpr std::string_view kFunction = ".function";
+  const size_t at = place.starts_with("tools[") ? place.find(kFunction) : std::string::npos;
+  return at == std::string::npos ? place : place.erase(at, kFunction.size());
+}
 
 ToolFields ReadTools(FieldReader& fields, bool flat) {
   ToolFields out;

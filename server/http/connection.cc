@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "server/http/head_check.h"
+#include "server/http/query.h"
 
 namespace rullama::server {
 namespace {
@@ -42,11 +43,13 @@ std::string MakeRequestId() {
   return fmt::format("req_{:016x}", random());
 }
 
-HttpAnswer AnswerOf(Dialect dialect, const ApiError& error) {
-  return {.status = error.status,
-          .content_type = "application/json",
-          .body = ErrorBody(dialect, error),
-          .fields = error.fields};
+HttpAnswer AnswerOf(Dialect dialect, const ApiError& error, const std::string& request_id) {
+  HttpAnswer answer{.status = error.status,
+                    .content_type = "application/json",
+                    .body = ErrorBody(dialect, error, request_id),
+                    .fields = error.fields};
+  NameRequest(dialect, request_id, answer.fields);
+  return answer;
 }
 
 // The error that a failed read is answered with; nothing if there is nobody to answer.
@@ -127,7 +130,7 @@ class Connection::HandledRequest : public Exchange {
     try {
       connection_->context_->handler(*this);
     } catch (const std::bad_alloc&) {
-      if (!begun_) Send(AnswerOf(DialectOf(request_.path), OutOfMemory()));
+      if (!begun_) Send(AnswerOf(DialectOf(request_.path), OutOfMemory(), request_.request_id));
     }
   }
 
@@ -298,8 +301,9 @@ void Connection::AnswerReadError(const ErrorCode& failure) {
 }
 
 void Connection::Refuse(const ApiError& error) {
-  const HttpAnswer answer = AnswerOf(DialectOf(path_), error);
-  out_ = HeadText(answer, 11, MakeRequestId(), false, answer.body.size()) + answer.body;
+  const std::string id = MakeRequestId();
+  const HttpAnswer answer = AnswerOf(DialectOf(path_), error, id);
+  out_ = HeadText(answer, 11, id, false, answer.body.size()) + answer.body;
   StartTimer(context_->limits.write_timeout);
   asio::async_write(socket_, asio::buffer(out_),
                     [self = shared_from_this()](const ErrorCode& failure, size_t) {
@@ -334,16 +338,19 @@ void Connection::DropInput() {
 HttpRequest Connection::TakeRequest() {
   auto& message = parser_->get();
   const auto method = message.method_string();
+  const auto target = message.target();
   const auto field = [&message](std::string_view name) {
     const auto value = message[boost::beast::string_view(name.data(), name.size())];
     return std::string(value.data(), value.size());
   };
   HttpRequest request{.method = {method.data(), method.size()},
                       .path = path_,
+                      .query = std::string(QueryOf({target.data(), target.size()})),
                       .body = std::move(message.body()),
                       .request_id = field("X-Request-Id"),
                       .authorization = field("Authorization"),
                       .api_key = field("X-Api-Key"),
+                      .anthropic_version = field("Anthropic-Version"),
                       .user_agent = field("User-Agent"),
                       .accept = field("Accept"),
                       .content_type = field("Content-Type"),

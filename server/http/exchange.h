@@ -13,11 +13,13 @@ namespace rullama::server {
 struct HttpRequest {
   std::string method;      // "POST"
   std::string path;        // decoded once, without the query and a last slash: "/v1/models"
+  std::string query;       // as it came, without the question mark: "limit=20"
   std::string body;        // empty if it is not wanted (HttpServerOptions::wants_body)
   std::string request_id;  // of X-Request-Id, or made
   // The values of these fields; empty if they did not come.
   std::string authorization;
   std::string api_key;  // X-Api-Key
+  std::string anthropic_version;
   std::string user_agent;
   std::string accept;
   std::string content_type;

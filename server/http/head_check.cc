@@ -9,6 +9,7 @@
 
 #include "core/base/printable.h"
 #include "server/http/equal_ignoring_case.h"
+#include "server/http/query.h"
 
 namespace rullama::server {
 namespace {
@@ -16,13 +17,6 @@ namespace {
 namespace http = boost::beast::http;
 
 std::string_view ViewOf(boost::beast::string_view text) { return {text.data(), text.size()}; }
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 // "host", "host:port", "[v6]" or "[v6]:port" without the port and the brackets; empty for anything
 // else.
@@ -130,24 +124,17 @@ ApiResult<std::string> PathOf(std::string_view target, size_t limit) {
     target.remove_prefix(std::min(target.find('/', kScheme.size()), target.size()));
   }
   target = target.substr(0, target.find('?'));
-  std::string path;
-  for (size_t i = 0; i < target.size(); ++i) {
-    char c = target[i];
-    if (c == '%') {
-      const int high = i + 2 < target.size() ? HexDigit(target[i + 1]) : -1;
-      const int low = high < 0 ? -1 : HexDigit(target[i + 2]);
-      if (low < 0) {
-        return tl::unexpected(
-            MakeApiError("invalid_value", "the path has a '%' without two hexadecimal digits"));
-      }
-      c = static_cast<char>(high * 16 + low);
-      i += 2;
-    }
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '\\') {
-      return tl::unexpected(
-          MakeApiError("invalid_value", "the path has a control character or a backslash"));
-    }
-    path.push_back(c);
+  auto plain = WithoutEscapes(target);
+  if (!plain) {
+    return tl::unexpected(
+        MakeApiError("invalid_value", "the path has a '%' without two hexadecimal digits"));
+  }
+  std::string path = *std::move(plain);
+  if (std::ranges::any_of(path, [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '\\';
+      })) {
+    return tl::unexpected(
+        MakeApiError("invalid_value", "the path has a control character or a backslash"));
   }
   if (path.find("..") != std::string::npos) {
     return tl::unexpected(MakeApiError("invalid_value", "the path has '..'"));

@@ -67,7 +67,7 @@ class OllamaFormat final : public AnswerFormat {
     return Dump(line) + "\n";
   }
   std::string Failure(const ApiError& error) override {
-    return ErrorBody(Dialect::kOllama, error) + "\n";
+    return Dump(ErrorJson(Dialect::kOllama, error)) + "\n";
   }
   // Every line of this format is an object, so there is nothing to send.
   [[nodiscard]] std::string Ping() const override { return ""; }

@@ -34,22 +34,19 @@ StreamOptions StreamOptionsOf(const AnswerRequest& request) {
 
 // The way from a body to an answer that both endpoints of completions go.
 void Complete(const Services& services, Call& call, BodyReader read, FormatMaker make_format) {
-  auto body = ParseBody(call.request().body);
-  if (!body) return call.Fail(body.error());
-  const auto context = ContextOf(services, call, *body);
-  if (!context) return call.Fail(context.error());
-  auto request = read(*body, context->body);
-  *body = nullptr;  // the memory, while the answer is written
-  if (!request) return call.Fail(request.error());
-  Engine& engine = *context->model.engine;
-  ContinueEmptyPrompts(engine, *request);
-  const auto format = make_format(IdentityOf(services, context->model), *request);
-  RunAnswer(services, call, engine, *request, *format);
+  auto loaded = LoadRequest(services, call, read);
+  if (!loaded) return call.Fail(loaded.error());
+  AnswerRequest& request = loaded->request;
+  Engine& engine = *loaded->model.engine;
+  ContinueEmptyPrompts(engine, request);
+  const auto format = make_format(IdentityOf(services, loaded->model), request);
+  RunAnswer(services, call, engine, request, *format);
 }
 
 }  // namespace
 
 void ListModels(const Services& services, Call& call) {
+  if (call.dialect() == Dialect::kAnthropic) return ListAnthropicModels(services, call);
   json entries = json::array();
   for (const ModelState& state : services.models.All()) entries.push_back(ModelEntry(state.model));
   call.SendJson({{"object", "list"}, {"data", std::move(entries)}});
@@ -59,7 +56,9 @@ void ShowModel(const Services& services, Call& call) {
   constexpr std::string_view kModels = "/models/";  // after "/v1" or at the beginning
   const std::string& path = call.request().path;
   const std::string id = path.substr(path.find(kModels) + kModels.size());
-  const auto found = services.models.Find(id.empty() ? "/" : id);  // no name is not any name
+  const std::string name = id.empty() ? "/" : id;  // no name is not any name
+  if (call.dialect() == Dialect::kAnthropic) return ShowAnthropicModel(services, call, name);
+  const auto found = services.models.Find(name);
   if (!found) return call.Fail(found.error());
   call.SendJson(ModelEntry(found->model));
 }
@@ -79,27 +78,8 @@ void Completions(const Services& services, Call& call) {
            });
 }
 
-namespace {
-
-// A request of /v1/responses for the model that is served, and the model.
-struct LoadedResponses {
-  UsedModel model;
-  ResponsesRequest request;
-};
-ApiResult<LoadedResponses> LoadResponses(const Services& services, Call& call) {
-  const auto body = ParseBody(call.request().body);
-  if (!body) return tl::unexpected(body.error());
-  const auto context = ContextOf(services, call, *body);
-  if (!context) return tl::unexpected(context.error());
-  auto request = ReadResponsesRequest(*body, context->body);
-  if (!request) return tl::unexpected(request.error());
-  return LoadedResponses{context->model, *std::move(request)};
-}
-
-}  // namespace
-
 void Responses(const Services& services, Call& call) {
-  auto loaded = LoadResponses(services, call);
+  auto loaded = LoadRequest(services, call, ReadResponsesRequest);
   if (!loaded) return call.Fail(loaded.error());
   Engine& engine = *loaded->model.engine;
   const SamplingDefaults& defaults = engine.info().sampling;
@@ -111,13 +91,11 @@ void Responses(const Services& services, Call& call) {
 }
 
 void ResponsesInputTokens(const Services& services, Call& call) {
-  const auto loaded = LoadResponses(services, call);
+  const auto loaded = LoadRequest(services, call, ReadResponsesRequest);
   if (!loaded) return call.Fail(loaded.error());
   const AnswerRequest& request = loaded->request.answer;
-  const Engine& engine = *loaded->model.engine;
-  const int64_t most = std::max(engine.info().context_length, engine.info().capacity);
-  const auto tokens = engine.CountPrompt(request.prompts.front(), most);
-  if (!tokens) return call.Fail(SubmitError(engine, request.prompts.front(), tokens.error()));
+  const auto tokens = CountPromptTokens(call, *loaded->model.engine, request);
+  if (!tokens) return call.Fail(tokens.error());
   call.SendJson({{"object", "response.input_tokens"}, {"input_tokens", *tokens}}, request.ignored);
 }
 

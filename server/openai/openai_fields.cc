@@ -28,20 +28,23 @@ constexpr std::array<std::string_view, 6> kEfforts = {"none",   "minimal", "low"
 
 }  // namespace
 
-void ReadCommon(FieldReader& fields, const BodyContext& context, Request& request) {
-  fields.Text("model");
+void ReadSettings(FieldReader& fields, const BodyContext& context, Request& request) {
   ReadSampling(fields, request.sampling);
-  ReadBias(fields, request.sampling.logit_bias);
-  ReadStop(fields, request.stop);
   request.reuse_prefix = fields.Boolean("cache_prompt").value_or(true);
   request.ignore_end = fields.Boolean("ignore_eos").value_or(false);
-  if (context.denoises) {
-    IgnoreSampling(fields);
-    fields.Ignore("ignore_eos");
-    if (!request.sampling.logit_bias.empty()) {
-      fields.Fail("unsupported_value", "logit_bias",
-                  "is given, but this model denoises canvases; leave it out");
-    }
+  if (!context.denoises) return;
+  IgnoreSampling(fields);
+  fields.Ignore("ignore_eos");
+}
+
+void ReadCommon(FieldReader& fields, const BodyContext& context, Request& request) {
+  fields.Text("model");
+  ReadSettings(fields, context, request);
+  ReadBias(fields, request.sampling.logit_bias);
+  ReadStop(fields, request.stop);
+  if (context.denoises && !request.sampling.logit_bias.empty()) {
+    fields.Fail("unsupported_value", "logit_bias",
+                "is given, but this model denoises canvases; leave it out");
   }
   for (const std::string_view name : kHarmless) fields.Find(name);
   for (const std::string_view name : kRefused) {
@@ -104,6 +107,7 @@ void ApplyOutput(FieldReader& fields, const BodyContext& context, const ToolFiel
   if (!tools.tools.empty()) {
     request.tools = tools.flat ? tools.tools.dump() : OrderedText(context.text, {"tools"});
   }
+  if (!tools.ordered.empty()) request.tools = tools.ordered;
   request.tool_choice = tools.choice;
   request.allowed_tools = tools.allowed;
   request.parallel_tool_calls = tools.parallel;

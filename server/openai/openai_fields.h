@@ -15,6 +15,8 @@ namespace rullama::server {
 // model, stop, logit_bias, cache_prompt, ignore_eos, sampling; members that are accepted without
 // effect, and refused ones.
 void ReadCommon(FieldReader& fields, const BodyContext& context, Request& request);
+// Of these: sampling, cache_prompt and ignore_eos.
+void ReadSettings(FieldReader& fields, const BodyContext& context, Request& request);
 // n: 1 to the number of slots, at most 8.
 void ReadCount(FieldReader& fields, const BodyContext& context, AnswerRequest& out);
 // stream and stream_options.

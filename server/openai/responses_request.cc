@@ -225,7 +225,7 @@ json TextMember(FieldReader& fields, const BodyContext& context, AnswerRequest& 
   FieldReader inner(*text, "text.");
   inner.Text("verbosity");
   if (const json* found = inner.Find("format")) {
-    form = ReadTextFormat(fields, *found, {"text", "format"}, /*flat=*/true, context);
+    form = ReadTextFormat(fields, *found, {"text", "format"}, SchemaPlace::kNamed, context);
   }
   form.name = "text.format";
   NameIgnored(inner, out);
@@ -254,7 +254,7 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json& body, const BodyCon
   ReadReasoning(fields, out.answer, request);
   ReadLogprobs(fields, out.answer, request);
   const ToolFields tools = ReadTools(fields, /*flat=*/true);
-  out.answer.flat_tools = tools.flat;
+  out.answer.place_in_body = FlatToolPlace;
   TextForm form;
   const json text = TextMember(fields, context, out.answer, form);
   ApplyOutput(fields, context, tools, form, request, out.answer);

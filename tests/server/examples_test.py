@@ -78,6 +78,14 @@ class DocumentTest(unittest.TestCase):
         self.assertEqual(answer["object"], "chat.completion")
         self.assertTrue(answer["choices"][0]["message"]["content"])
 
+    def test_the_example_of_messages_is_answered(self):
+        (curl,) = command_lines(next(b for b in blocks("sh") if "/v1/messages" in b))
+        curl = curl.replace("curl ", "curl -s ", 1).replace("gemma4:e2b", Path(ARGUMENTS.model).stem)
+        with DocumentServer(["-m", ARGUMENTS.model], self.folder) as server:
+            answer = json.loads(server.run(curl, self.folder))
+        self.assertEqual(answer["type"], "message")
+        self.assertTrue(answer["content"][0]["text"])
+
     def test_the_example_of_keys_lets_in_who_has_one(self):
         keys, serve = command_lines(next(b for b in blocks("sh") if "api-key-file" in b))
         curl = next(b for b in blocks("sh") if "Bearer" in b)

@@ -2,19 +2,13 @@
 // keep a conversation from continuing, and parts of a schema that are not enforced are named.
 #include <gmock/gmock.h>
 
-#include <cstdint>
-#include <cstring>
-#include <fstream>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "core/base/must_test_util.h"
-#include "server/api.h"
-#include "server/http/http_server.h"
 #include "tests/server/client.h"
+#include "tests/server/long_model_test_util.h"
 
 namespace rullama::server {
 namespace {
@@ -179,44 +173,13 @@ std::string IgnoredIn(const std::string& answer) {
   return answer.substr(at + kField.size(), answer.find("\r\n", at) - at - kField.size());
 }
 
-// The tiny model with a context that all tools fit into. Returns its path.
-std::string WriteLongModel() {
-  std::ifstream file(RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf", std::ios::binary);
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
-  const std::string key = "gemma4.context_length";
-  const uint32_t length = 8192;
-  // The key is followed by the type of the value.
-  std::memcpy(bytes.data() + bytes.find(key) + key.size() + sizeof(uint32_t), &length,
-              sizeof(length));
-  std::string path = ::testing::TempDir() + "/foreign_tools.gguf";
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
-}
-
 class ForeignToolsTest : public ::testing::Test {
  protected:
-  ForeignToolsTest() {
-    std::vector<ServedModel> models;
-    models.push_back({.id = "tiny", .time = 1, .load = OpenTiny});
-    api_ = std::make_unique<Api>(std::move(models), Must(OpenTiny()), ApiOptions{.version = "1"},
-                                 ApiKeys());
-    server_ = Must(HttpServer::Start({}, [this](Exchange& exchange) { api_->Handle(exchange); }));
-  }
-
-  static Result<std::shared_ptr<Engine>> OpenTiny() {
-    return Engine::Open({.model = WriteLongModel(),
-                         .backend = "cpu",
-                         .settings = {{"context.capacity", "8192"},
-                                      {"context.slots", "1"},
-                                      {"backend.options.threads", "1"}},
-                         .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}});
-  }
   [[nodiscard]] std::string Send(const ForeignApi& api, const json& body) const {
-    return Ask(server_->port(), api.path, body.dump());
+    return Ask(server_.port(), api.path, body.dump());
   }
 
-  std::unique_ptr<Api> api_;
-  std::unique_ptr<HttpServer> server_;
+  LongModelServer server_;  // with a context that all tools fit into
 };
 
 TEST_F(ForeignToolsTest, EachAloneIsTaken) {

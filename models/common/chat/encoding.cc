@@ -62,8 +62,8 @@ std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, const TurnMarkers& 
   const auto line_break = tokenizer.FindToken("\n");
   std::vector<int64_t> borders;
   if (!turn_end || !line_break) return borders;
-  const auto result_end = markers.result_end.empty() ? std::nullopt
-                                                     : tokenizer.FindToken(markers.result_end);
+  const auto result_end =
+      markers.result_end.empty() ? std::nullopt : tokenizer.FindToken(markers.result_end);
   for (size_t i = 1; i < ids.size(); ++i) {
     const bool after_turn = ids[i - 1] == *turn_end && ids[i] == *line_break;
     if (after_turn || ids[i] == result_end) borders.push_back(static_cast<int64_t>(i) + 1);

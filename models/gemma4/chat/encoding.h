@@ -8,9 +8,6 @@
 namespace rullama::gemma4 {
 
 inline constexpr chat::TurnMarkers kTurnMarkers = {
-    .begin = kTurnBegin,
-    .end = kTurnEnd,
-    .family = "Gemma 4",
-    .result_end = kToolResponseEnd};
+    .begin = kTurnBegin, .end = kTurnEnd, .family = "Gemma 4", .result_end = kToolResponseEnd};
 
 }  // namespace rullama::gemma4
