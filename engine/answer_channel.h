@@ -10,12 +10,14 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <variant>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/runtime/snapshot_file.h"
 #include "engine/api/request.h"
+#include "engine/prompt_scores.h"
 
 namespace rullama {
 
@@ -58,6 +60,7 @@ struct ResultRows {
 // The end of a request.
 struct RequestEnd {
   StopReason reason = StopReason::kEndOfGeneration;
+  std::optional<LogprobStep> end = {};  // of the token that ended the answer, if asked for
   int64_t cached_tokens = 0;
   DraftCounts drafts = {};
   double queue_seconds = 0;
@@ -68,7 +71,7 @@ struct RequestEnd {
   SessionStats at_end = {};
 };
 using ChannelItem = std::variant<ReadProgress, DrawnToken, DrawnCanvas, Draft, ResultRows,
-                                 StoredSnapshot, RequestEnd, Error>;
+                                 StoredSnapshot, PromptScores, RequestEnd, Error>;
 
 class AnswerChannel {
  public:

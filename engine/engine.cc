@@ -354,9 +354,27 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
 }
 
 Result<int64_t> Engine::CountPrompt(const Request& request, int64_t most) const {
-  RL_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                      PromptIds(impl_->session->model(), request, most, *impl_->media_budget));
+  RL_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, PromptTokens(request, most));
   return std::ssize(prompt);
+}
+
+Result<std::vector<int32_t>> Engine::PromptTokens(const Request& request, int64_t most) const {
+  return PromptIds(impl_->session->model(), request, most, *impl_->media_budget);
+}
+
+TokenizerFacts Engine::tokenizer_facts() const {
+  const LoadedModel& model = impl_->session->model();
+  const Tokenizer& tokenizer = impl_->session->tokenizer();
+  const auto text_of = [&](const char* key) {
+    const auto id = model.file.file->FindU32(key);
+    if (!id || !*id || !tokenizer.Contains(static_cast<int32_t>(**id))) return std::string();
+    return std::string(tokenizer.TokenText(static_cast<int32_t>(**id)));
+  };
+  return {.bos = text_of("tokenizer.ggml.bos_token_id"),
+          .eos = text_of("tokenizer.ggml.eos_token_id"),
+          .padding = text_of("tokenizer.ggml.padding_token_id"),
+          .unknown = text_of("tokenizer.ggml.unknown_token_id"),
+          .chat_template = model.model->JinjaTemplate()};
 }
 
 Result<std::vector<int32_t>> Engine::Tokenize(std::string_view text, bool parse_special,

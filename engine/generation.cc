@@ -35,6 +35,7 @@ Status Generation::Impl::Advance() {
   if (auto* drawn = std::get_if<DrawnToken>(&item)) return Take(std::move(*drawn));
   if (const auto* canvas = std::get_if<DrawnCanvas>(&item)) return Take(*canvas);
   if (auto* draft = std::get_if<Draft>(&item)) return Take(std::move(*draft));
+  if (const auto* scores = std::get_if<PromptScores>(&item)) completion.prompt_logprobs = **scores;
   if (const auto* end = std::get_if<RequestEnd>(&item)) Take(*end);
   return OkStatus();
 }
@@ -95,6 +96,7 @@ void Generation::Impl::Take(const RequestEnd& end) {
     completion.reason = StopReason::kStopped;
     completion.stop_text = *stop;
   }
+  completion.end_logprobs = end.end;
   completion.thought_tokens = text_.thought_tokens();
   completion.cached_tokens = end.cached_tokens;
   completion.drafts = end.drafts;

@@ -39,7 +39,8 @@ struct Job {
   AnswerConstraint constraint = {};
   std::optional<ThoughtBudget> thoughts = {};  // none: they may have any length
   int32_t top_logprobs = -1;
-  bool drafts = true;  // as Request::drafts
+  int32_t prompt_logprobs = -1;  // as Request::prompt_logprobs; -1 once they were handed out
+  bool drafts = true;            // as Request::drafts
   bool reuse_prefix = true;
   bool reuse_answers = false;  // as Request::reuse_answers
   uint64_t client = 0;         // as Request::client

@@ -150,8 +150,11 @@ Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOpt
   const int64_t rows = options.limits.max_t;
   RL_ASSIGN_OR_RETURN(program.handles.hidden,
                       AddRowOutput(causal, "hidden", causal.last_norm, rows, program));
+  // Answers may follow rows whose logits were asked for.
+  ModelGraph kept = causal;
+  AppendRowHistory(kept.builder, InputsOf(kept, options));
   RL_ASSIGN_OR_RETURN(program.handles.logits,
-                      AddRowOutput(causal, output_names::kLogits, causal.logits,
+                      AddRowOutput(std::move(kept), output_names::kLogits, causal.logits,
                                    RowsWithLogits(model.facts().vocabulary, rows), program));
   return program;
 }

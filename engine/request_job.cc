@@ -35,8 +35,7 @@ Status CheckMembers(const Request& request) {
         "a request has {} of `messages`, `turns`, `prompt` and `ids`, expected exactly one",
         prompts);
   }
-  if (!IsChat(request) &&
-      (!request.tools.empty() || request.thinking || request.continue_last)) {
+  if (!IsChat(request) && (!request.tools.empty() || request.thinking || request.continue_last)) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "`tools`, `thinking` and `continue_last` belong to `messages`, which the "
                      "request does not have");
@@ -49,6 +48,17 @@ Status CheckMembers(const Request& request) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "top_logprobs is {}, expected -1 (none) to {}", request.top_logprobs,
                      kMaxTopLogprobs);
+  }
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxTopLogprobs) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "prompt_logprobs is {}, expected -1 (none) to {}", request.prompt_logprobs,
+                     kMaxTopLogprobs);
+  }
+  if (request.prompt_logprobs >= 0 && !request.media.empty()) {
+    return MakeError(
+        ErrorKind::kUsage, "usage.request",
+        "`prompt_logprobs` are asked for, but the prompt has pictures or sounds, which "
+        "are no tokens");
   }
   if (std::ranges::find(request.stop, std::string()) != request.stop.end()) {
     return MakeError(ErrorKind::kUsage, "usage.request", "a text of `stop` is empty");
@@ -96,9 +106,11 @@ Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& reques
   }
   if (messages.is_array() && request.default_system) AddSystemPrompt(model.config(), messages);
   if (messages.is_array()) RL_RETURN_IF_ERROR(CheckVideos(messages));
-  return model.model->EncodeChat(
-      tokenizer, messages, tools,
-      {.thinking = thinking, .continue_last = request.continue_last, .max_tokens = max_tokens});
+  return model.model->EncodeChat(tokenizer, messages, tools,
+                                 {.thinking = thinking,
+                                  .continue_last = request.continue_last,
+                                  .add_generation_prompt = request.add_generation_prompt,
+                                  .max_tokens = max_tokens});
 }
 
 // How many contexts of tokens are counted of a prompt that is too long; an error about a longer one
@@ -225,7 +237,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
                                denoises && job.max_tokens != 0 ? model.facts().canvas.length : 0,
                                request.max_context));
   job.max_context = request.max_context;
-  if (denoises && request.top_logprobs >= 0) {
+  if (denoises && (request.top_logprobs >= 0 || request.prompt_logprobs >= 0)) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "this model denoises canvases and predicts no next token, so there are no "
                      "log-probabilities");
@@ -240,14 +252,17 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
                       constraints.Make(request, thinking, prompt.chat.opens_thought));
   job.thoughts = ThoughtBudgetOf(model, request, prompt.chat.opens_thought);
   job.top_logprobs = request.top_logprobs;
+  job.prompt_logprobs = request.prompt_logprobs;
   // The rows of a draft are drawn before it is known how long the thought gets.
   job.drafts = request.drafts && !job.thoughts;
-  job.reuse_prefix = request.reuse_prefix;
+  const bool scored = request.prompt_logprobs >= 0;
+  job.reuse_prefix = request.reuse_prefix && !scored;
   job.client = request.client;
   prepared.logprobs = request.top_logprobs >= 0;
   prepared.text.stop = request.stop.empty() ? defaults.stop : request.stop;
   // The number of tokens drawn after a stop text depends on the speed of the reader.
-  job.reuse_answers = request.reuse_answers && answer.alone && prepared.text.stop.empty();
+  job.reuse_answers =
+      request.reuse_answers && answer.alone && prepared.text.stop.empty() && !scored;
   if (IsChat(request)) {
     prepared.text.parser = model.model->MakeOutputParser(
         {.report_thinking = thinking, .starts_in_thought = prompt.chat.opens_thought});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/api/request.h"
+#include "server/answer_request.h"
 #include "server/api_error.h"
 
 namespace rullama::server {
@@ -48,6 +49,9 @@ class AnswerFormat {
     return "text/event-stream; charset=utf-8";
   }
   virtual std::string Begin(int64_t choices) = 0;
+  // Before the first part of a choice other than progress, or its end: what the answer shows of its
+  // prompt. `answer` has the scores of the prompt.
+  virtual std::string Prompt(int64_t /*choice*/, const Completion& /*answer*/) { return ""; }
   virtual std::string Part(int64_t choice, const Event& event) = 0;
   virtual std::string End(int64_t choice, const Choice& answer) = 0;
   virtual std::string Last(const std::vector<Choice>& choices) = 0;
@@ -58,17 +62,17 @@ class AnswerFormat {
 };
 
 struct StreamOptions {
-  bool usage = false;   // the stream ends with the counts
-  bool drafts = false;  // the stream shows canvases as they stand
+  bool usage = false;            // the stream ends with the counts
+  bool drafts = false;           // the stream shows canvases as they stand
+  int32_t prompt_logprobs = -1;  // best ones of the prompt's tokens, in vLLM's form; -1: not told
 };
 
 // /v1/chat/completions.
 std::unique_ptr<AnswerFormat> MakeChatFormat(AnswerIdentity identity, StreamOptions options);
 
-// /v1/completions. `echoes`: the texts before the answers, empty or one for each prompt, which
-// has `per_prompt` answers next to each other.
+// /v1/completions. The answers to a prompt stand next to each other.
 std::unique_ptr<AnswerFormat> MakeTextFormat(AnswerIdentity identity, StreamOptions options,
-                                             std::vector<std::string> echoes, size_t per_prompt);
+                                             const AnswerRequest& request);
 
 // /v1/responses. `repeated`: the members of the request that the answer repeats.
 std::unique_ptr<AnswerFormat> MakeResponsesFormat(AnswerIdentity identity, nlohmann::json repeated);

@@ -28,7 +28,7 @@ json TokenLogprobJson(const TokenLogprob& one, const AnswerIdentity& identity) {
   json list = json::array();
   for (const char byte : bytes) list.push_back(static_cast<unsigned char>(byte));
   return {{"token", ValidUtf8(bytes)},
-          {"logprob", std::max(one.logprob, kMinLogprob)},
+          {"logprob", ShownLogprob(one.logprob)},
           {"bytes", std::move(list)}};
 }
 
@@ -121,6 +121,27 @@ json TokenLogprobs(const std::vector<LogprobStep>& steps, const AnswerIdentity& 
     for (const TokenLogprob& one : step.top) {
       entry["top_logprobs"].push_back(TokenLogprobJson(one, identity));
     }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+float ShownLogprob(float logprob) { return std::max(logprob, kMinLogprob); }
+
+json PromptLogprobs(const Completion& answer, int32_t top, const AnswerIdentity& identity) {
+  const auto asked = static_cast<size_t>(top);
+  json list = json::array({nullptr});
+  for (const PromptLogprob& score : answer.prompt_logprobs) {
+    json entry = json::object();
+    const auto add = [&](const TokenLogprob& one, int64_t rank) {
+      entry[std::to_string(one.token)] = {
+          {"logprob", ShownLogprob(one.logprob)},
+          {"rank", rank},
+          {"decoded_token", ValidUtf8(identity.token_bytes(one.token))}};
+    };
+    for (size_t i = 0; i < std::min(score.top.size(), asked); ++i)
+      add(score.top[i], static_cast<int64_t>(i) + 1);
+    add(score.own, score.rank);
     list.push_back(std::move(entry));
   }
   return list;

@@ -25,6 +25,13 @@ nlohmann::json TimingsOf(const std::vector<Choice>& choices);
 // {"token", "logprob", "bytes", "top_logprobs"} for each step.
 nlohmann::json TokenLogprobs(const std::vector<LogprobStep>& steps, const AnswerIdentity& identity);
 
+// The number that stands for a log-probability, which may be that of an impossible token.
+float ShownLogprob(float logprob);
+// One entry for each token of the prompt: {"ID": {"logprob", "rank", "decoded_token"}} for its own
+// and the `top` best ones; null for the first.
+nlohmann::json PromptLogprobs(const Completion& answer, int32_t top,
+                              const AnswerIdentity& identity);
+
 // Bytes with U+FFFD in place of invalid UTF-8.
 std::string ValidUtf8(std::string_view bytes);
 // The number of characters of valid UTF-8.

@@ -1,6 +1,7 @@
 // A request for an answer, independent of the API that it came through.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -10,10 +11,22 @@
 
 namespace rullama::server {
 
+// What an answer shows of its prompt.
+struct PromptView {
+  std::string text;          // written before the answer
+  std::vector<int32_t> ids;  // of its tokens, if those are shown
+  size_t hidden = 0;         // of these, the first ones that are not listed: a BOS that was added
+};
+
 struct AnswerRequest {
-  std::vector<Request> prompts;     // one, or several of a completion
-  std::vector<std::string> echoes;  // written before the answers; empty, or one for each prompt
-  int64_t n = 1;                    // answers to each prompt
+  std::vector<Request> prompts;   // one, or several of a completion
+  bool echo = false;              // prompts are written before their answers
+  int32_t logprobs = -1;          // of completions, as Request::top_logprobs; with echo of prompts
+  int32_t prompt_logprobs = -1;   // as StreamOptions::prompt_logprobs
+  bool token_ids = false;         // the ids of tokens are told
+  bool add_bos = true;            // BOS is put before texts
+  std::vector<PromptView> views;  // one for each prompt of a completion
+  int64_t n = 1;                  // answers to each prompt
   bool stream = false;
   bool include_usage = false;
   bool include_drafts = false;  // of canvases, in a stream

@@ -22,6 +22,8 @@ namespace rullama::server {
 namespace {
 
 constexpr double kPingSeconds = 15;
+// Tokens of a text are counted up to as many contexts.
+constexpr int64_t kCountedContexts = 4;
 
 struct TokenCount {
   int64_t count = 0;
@@ -83,6 +85,8 @@ class AnswerRun {
   void RunOutOfMemory();
   bool Take(size_t index, const Event& event);
   bool BeginStream();
+  // What a choice shows of its prompt, once.
+  bool WritePrompt(size_t index);
   bool Write(const std::string& bytes);
   void CountTokens(const Event& event);
   void EndEarly(const ApiError& error);
@@ -102,6 +106,7 @@ class AnswerRun {
   std::vector<std::string> ignored_;  // members and keywords
   std::mutex mutex_;                  // guards what follows, and the writing
   std::vector<Choice> choices_;
+  std::vector<bool> shown_;             // by choice: WritePrompt() was called
   std::optional<ApiError> error_;       // the first one
   ApiError no_memory_ = OutOfMemory();  // made while there is memory
   bool begun_ = false;                  // the head of the stream is out
@@ -134,6 +139,7 @@ ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
     prompt.media = {};
   }
   choices_.resize(generations_.size());
+  shown_.resize(generations_.size());
   slots_ = engine.info().slots;
   const Completion& first = generations_.front().completion();
   for (const std::string& keyword : first.ignored_keywords) {
@@ -189,7 +195,7 @@ void AnswerRun::ReadAnswer(size_t index) {
   Choice& choice = choices_[index];
   choice.completion = *std::move(answer);
   if (choice.completion.reason == StopReason::kCancelled) return;
-  if (request_.stream && BeginStream()) {
+  if (request_.stream && BeginStream() && WritePrompt(index)) {
     Write(format_.End(static_cast<int64_t>(index), choice));
   }
 }
@@ -207,7 +213,9 @@ bool AnswerRun::Take(size_t index, const Event& event) {
   CountTokens(event);
   bool sent = true;
   if (request_.stream) {
-    sent = BeginStream() && Write(format_.Part(static_cast<int64_t>(index), event));
+    const bool shows = event.kind != Event::Kind::kProgress;
+    sent = BeginStream() && (!shows || WritePrompt(index)) &&
+           Write(format_.Part(static_cast<int64_t>(index), event));
     if (sent && SecondsSince(last_write_) > kPingSeconds) sent = Write(format_.Ping());
     if (!sent) running_.Cancel(CancelCause::kSlow);
   } else {
@@ -239,6 +247,12 @@ bool AnswerRun::BeginStream() {
   head.fields.push_back({"Cache-Control", "no-cache"});
   return call_.Begin(std::move(head)) &&
          Write(format_.Begin(static_cast<int64_t>(generations_.size())));
+}
+
+bool AnswerRun::WritePrompt(size_t index) {
+  if (shown_[index]) return true;
+  shown_[index] = true;
+  return Write(format_.Prompt(static_cast<int64_t>(index), generations_[index].completion()));
 }
 
 bool AnswerRun::Write(const std::string& bytes) {
@@ -374,11 +388,51 @@ ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
                                 .denoises = info.canvas_length > 0}};
 }
 
-void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request) {
+void PreparePrompts(const Engine& engine, AnswerRequest& request) {
+  const auto ids_of = [&](const std::string& text, bool bos) {
+    const int64_t most = kCountedContexts * engine.info().capacity;
+    return engine.Tokenize(text, /*parse_special=*/true, bos, most)
+        .value_or(std::vector<int32_t>());
+  };
   for (Request& prompt : request.prompts) {
-    if (!prompt.messages.empty() || !prompt.prompt.empty() || !prompt.ids.empty()) continue;
-    prompt.ids = engine.Tokenize("", true, /*add_bos=*/true).value_or(std::vector<int32_t>());
+    if (!prompt.messages.empty()) continue;
+    PromptView& view = request.views.emplace_back();
+    if (request.echo) view.text = prompt.prompt;
+    const bool shown = prompt.prompt_logprobs >= 0 || request.token_ids;
+    if (prompt.prompt.empty() && prompt.ids.empty()) {
+      prompt.ids = ids_of("", true);
+      view.hidden = prompt.ids.size();
+    } else if (!prompt.prompt.empty() && (shown || !request.add_bos)) {
+      // A text that is far too long stays one, and is refused when it is submitted.
+      std::vector<int32_t> ids = ids_of(prompt.prompt, request.add_bos);
+      if (!ids.empty()) {
+        const std::string first = engine.TokenBytes(ids.front()).value_or("");
+        view.hidden = request.add_bos && !prompt.prompt.starts_with(first) ? 1 : 0;
+        prompt.ids = std::move(ids);
+        prompt.prompt.clear();
+      }
+    } else if (request.echo) {
+      for (const int32_t id : prompt.ids) view.text += engine.TokenBytes(id).value_or("");
+      view.text = ValidUtf8(view.text);
+    }
+    if (shown) view.ids = prompt.ids;
   }
+}
+
+ApiResult<void> CheckPromptLogprobs(const Engine& engine, const AnswerRequest& request) {
+  constexpr int64_t kMost = 4'000'000;
+  int64_t entries = 0;
+  for (const Request& prompt : request.prompts) {
+    if (prompt.prompt_logprobs < 0) continue;
+    const int64_t rows = std::min(std::ssize(prompt.ids), engine.info().capacity);
+    entries += rows * (prompt.prompt_logprobs + 1);
+  }
+  if (entries <= kMost) return {};
+  return tl::unexpected(MakeApiError(
+      "invalid_value",
+      fmt::format("'prompt' leads to {} log-probabilities, expected at most {}; send fewer prompts",
+                  entries, kMost),
+      "prompt"));
 }
 
 AnswerIdentity IdentityOf(const Services& services, const UsedModel& model) {

@@ -57,8 +57,11 @@ ApiResult<LoadedRequest<T>> LoadRequest(const Services& services, Call& call,
   return LoadedRequest<T>{std::move(context->model), *std::move(request)};
 }
 
-// Prompts without text or ids become BOS alone.
-void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request);
+// Makes the prompts of completions what the engine takes: those without text or ids become BOS
+// alone, and texts whose tokens are shown become ids. Fills AnswerRequest::views.
+void PreparePrompts(const Engine& engine, AnswerRequest& request);
+// Error (400) if the log-probabilities of all prompts together are too many to be told.
+ApiResult<void> CheckPromptLogprobs(const Engine& engine, const AnswerRequest& request);
 
 // The tokens that prompt and answer of a request may have.
 int64_t ContextLimit(const Engine& engine, const Request& request);

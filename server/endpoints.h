@@ -39,6 +39,9 @@ void Root(const Services& services, Call& call);
 void Health(const Services& services, Call& call);
 void Props(const Services& services, Call& call);
 void MetricsText(const Services& services, Call& call);
+
+// endpoints_tokenizer.cc
+void TokenizerInfo(const Services& services, Call& call);
 void Tokenize(const Services& services, Call& call);
 void Detokenize(const Services& services, Call& call);
 void ApplyTemplate(const Services& services, Call& call);

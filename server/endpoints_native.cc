@@ -1,43 +1,15 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/base/utf8.h"
-#include "server/answer_run.h"
 #include "server/chat_page.h"
 #include "server/endpoints.h"
-#include "server/json_body.h"
-#include "server/openai/chat_request.h"
-#include "server/sampling_fields.h"
 
 namespace rullama::server {
 namespace {
 
 using nlohmann::json;
-
-// {"id", "piece"}; a piece that is not UTF-8 is a list of its bytes.
-json PieceOf(const Engine& engine, int32_t token) {
-  const std::string bytes = engine.TokenBytes(token).value_or("");
-  if (!FindInvalidUtf8(bytes)) return {{"id", token}, {"piece", bytes}};
-  json list = json::array();
-  for (const char byte : bytes) list.push_back(static_cast<unsigned char>(byte));
-  return {{"id", token}, {"piece", std::move(list)}};
-}
-
-// The most tokens of a text that some request could have for its prompt.
-int64_t LongestContext(const Engine& engine) {
-  return std::max(engine.info().context_length, engine.info().capacity);
-}
-
-ApiError TooManyTokens(int64_t most, std::string param) {
-  return MakeApiError("context_length_exceeded",
-                      fmt::format("the text has more than {} tokens, the longest context of the "
-                                  "model; send it in parts",
-                                  most),
-                      std::move(param));
-}
 
 json ModalitiesOf(const ModelInfo& info) {
   return {{"vision", info.takes_pictures}, {"audio", info.takes_sound}};
@@ -137,71 +109,6 @@ void MetricsText(const Services& services, Call& call) {
              .content_type = "text/plain; version=0.0.4; charset=utf-8",
              .body = services.metrics.Text(gauges),
              .fields = {}});
-}
-
-void Tokenize(const Services& services, Call& call) {
-  const auto body = ParseBody(call.request().body);
-  if (!body) return call.Fail(body.error());
-  FieldReader fields(*body);
-  const auto text = fields.Text("content");
-  const bool add_bos = fields.Boolean("add_special").value_or(false);
-  const bool parse_special = fields.Boolean("parse_special").value_or(true);
-  const bool pieces = fields.Boolean("with_pieces").value_or(false);
-  if (!text) fields.Fail("missing_required_parameter", "content", "is missing; give a text");
-  fields.Find("model");
-  if (fields.error()) return call.Fail(*fields.error());
-  const auto context = ContextOf(services, call, *body);
-  if (!context) return call.Fail(context.error());
-  const Engine& engine = *context->model.engine;
-  const int64_t most = LongestContext(engine);
-  const auto ids = engine.Tokenize(*text, parse_special, add_bos, most);
-  if (!ids && ids.error().id == "text.size") return call.Fail(TooManyTokens(most, "content"));
-  if (!ids) return call.Fail(FromEngine(ids.error()));
-  json tokens = json::array();
-  for (const int32_t id : *ids) tokens.push_back(pieces ? PieceOf(engine, id) : json(id));
-  call.SendJson({{"tokens", std::move(tokens)}}, fields.Unknown());
-}
-
-void Detokenize(const Services& services, Call& call) {
-  const auto body = ParseBody(call.request().body);
-  if (!body) return call.Fail(body.error());
-  FieldReader fields(*body);
-  std::vector<int32_t> ids;
-  const json* tokens = fields.Find("tokens");
-  if (tokens == nullptr) {
-    fields.Fail("missing_required_parameter", "tokens", "is missing; give a list of token ids");
-  } else if (!tokens->is_array()) {
-    fields.Fail("invalid_type", "tokens", "is not a list of token ids");
-  } else if (!tokens->empty()) {
-    ids = ReadIds(fields, "tokens", *tokens);
-  }
-  fields.Find("model");
-  if (fields.error()) return call.Fail(*fields.error());
-  const auto context = ContextOf(services, call, *body);
-  if (!context) return call.Fail(context.error());
-  const Engine& engine = *context->model.engine;
-  const auto text = engine.Detokenize(ids, true);
-  if (!text) return call.Fail(FromEngine(text.error()));
-  call.SendJson({{"content", *text}}, fields.Unknown());
-}
-
-void ApplyTemplate(const Services& services, Call& call) {
-  const auto body = ParseBody(call.request().body);
-  if (!body) return call.Fail(body.error());
-  const auto context = ContextOf(services, call, *body);
-  if (!context) return call.Fail(context.error());
-  const auto request = ReadChatRequest(*body, context->body);
-  if (!request) return call.Fail(request.error());
-  const Request& prompt = request->prompts.front();
-  const Engine& engine = *context->model.engine;
-  const int64_t most = LongestContext(engine);
-  const auto ids =
-      engine.ChatTokens(prompt.messages, prompt.tools, prompt.thinking.value_or(false), most);
-  if (!ids && ids.error().id == "text.size") return call.Fail(TooManyTokens(most, "messages"));
-  if (!ids) return call.Fail(FromEngine(ids.error()));
-  const auto text = engine.Detokenize(*ids, true);
-  if (!text) return call.Fail(FromEngine(text.error()));
-  call.SendJson({{"prompt", *text}}, request->ignored);
 }
 
 }  // namespace rullama::server

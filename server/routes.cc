@@ -18,6 +18,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/health", Health, kOpen},
     {"GET", "/props", Props},
     {"GET", "/metrics", MetricsText, true, &ApiOptions::metrics},
+    {"GET", "/tokenizer_info", TokenizerInfo},
     {"POST", "/tokenize", Tokenize},
     {"POST", "/detokenize", Detokenize},
     {"POST", "/apply-template", ApplyTemplate},

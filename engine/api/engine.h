@@ -67,6 +67,16 @@ struct ModelInfo {
   double load_seconds = 0;  // from opening the file until requests could run
 };
 
+// The texts of the tokens that a file names, empty where it has none, and the template of
+// conversations of texts for Jinja, which needs `messages` and `add_generation_prompt` alone.
+struct TokenizerFacts {
+  std::string bos;
+  std::string eos;
+  std::string padding;
+  std::string unknown;
+  std::string chat_template;  // empty: the model has no turns
+};
+
 // One running request. Its text is made on the thread that calls Next().
 //
 // Thread safety: one thread at a time; Cancel() from any thread. Destroying it cancels the request.
@@ -149,12 +159,16 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // The bytes of one token, which may be a part of a character; those of markers are their
   // spelling. Error tokenizer.id.
   [[nodiscard]] Result<std::string> TokenBytes(int32_t id) const;
+  [[nodiscard]] TokenizerFacts tokenizer_facts() const;
   // The token ids of a conversation, ready for the model's turn; arguments as in Request, `most` as
   // for a text.
   [[nodiscard]] Result<std::vector<int32_t>> ChatTokens(std::string_view messages,
                                                         std::string_view tools = {},
                                                         bool thinking = false,
                                                         int64_t most = -1) const;
+  // Those of the conversation of a request, whose media have placeholders. Errors as CountPrompt().
+  [[nodiscard]] Result<std::vector<int32_t>> PromptTokens(const Request& request,
+                                                          int64_t most = -1) const;
 
   // The embedding of a text: the mean over all rows (BOS included) of the output of the last norm,
   // scaled to length 1; `width` numbers. Blocks. Errors: context.overflow, text.utf8; model.canvas

@@ -76,6 +76,8 @@ struct Request {
   int64_t max_thought_tokens = -1;
   // The last message is the assistant's: the answer continues its text within its turn.
   bool continue_last = false;
+  // The conversation is to be answered: its prompt ends with the beginning of the model's turn.
+  bool add_generation_prompt = true;
   // Calls are valid by construction: their names are those of tools, their arguments valid under
   // the tools' `parameters`, as far as these can be enforced. A tool with "strict": true is refused
   // where they cannot; of others Completion::unenforced_keywords names the keywords that are left
@@ -99,6 +101,9 @@ struct Request {
   // -1: no log-probabilities; else those of the drawn tokens and of this many best ones, at
   // most 20.
   int32_t top_logprobs = -1;
+  // The same for the tokens of the prompt after the first. All of it is read then: nothing is
+  // reused or kept. Not for prompts with media.
+  int32_t prompt_logprobs = -1;
   // Use what slots still hold of a prompt with the same beginning. The answer is the same.
   bool reuse_prefix = true;
   // Also use the rows of an answer that a slot still holds, if the prompt continues after it, as a
@@ -134,6 +139,14 @@ struct LogprobStep {
   TokenLogprob drawn = {};
   std::vector<TokenLogprob> top = {};  // descending
   bool operator==(const LogprobStep&) const = default;
+};
+
+// A token of a prompt, as the tokens before it predict it.
+struct PromptLogprob {
+  TokenLogprob own = {};
+  int64_t rank = 0;                    // of the token among all; 1: it is the best
+  std::vector<TokenLogprob> top = {};  // descending
+  bool operator==(const PromptLogprob&) const = default;
 };
 
 // A canvas after a step of a model that denoises. The vectors have one element for each token.
@@ -195,7 +208,11 @@ struct Completion {
   std::vector<ToolCall> tool_calls = {};
   std::vector<int32_t> ids = {};           // drawn, without the end token
   std::vector<LogprobStep> logprobs = {};  // one for each of `ids`, if asked for
-  int64_t thought_tokens = 0;              // of `ids`: those whose text is in `thoughts`
+  // One for each token of the prompt after the first, if asked for; there before the first event of
+  // the answer.
+  std::vector<PromptLogprob> prompt_logprobs = {};
+  std::optional<LogprobStep> end_logprobs = {};  // of the token that ended the answer, if asked for
+  int64_t thought_tokens = 0;                    // of `ids`: those whose text is in `thoughts`
   // Keywords of `json_schema` and `tools` without an effect, which were skipped.
   std::vector<std::string> ignored_keywords = {};
   // Places in `tools` that calls are not held to, such as

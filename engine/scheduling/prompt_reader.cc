@@ -65,7 +65,12 @@ int64_t PromptReader::EndOfChunk(const RunningJob& running) const {
   const int64_t tokens = std::ssize(job.prompt);
   if (ReadsChunks(job.kind)) {
     const auto cut = std::ranges::upper_bound(job.cuts, running.read);
-    return cut == job.cuts.end() ? tokens : *cut;
+    const int64_t end = cut == job.cuts.end() ? tokens : *cut;
+    if (job.prompt_logprobs < 0) return end;
+    // The row after which the first token is drawn is a chunk of its own.
+    const int64_t scored =
+        std::min(end, running.read + session_.max_t(options_.graphs.logits->graph));
+    return running.read + 1 < tokens ? std::min(scored, tokens - 1) : tokens;
   }
   return std::min(tokens, running.read + session_.max_t(RowOutputOf(job.kind).graph));
 }
@@ -105,7 +110,9 @@ Result<std::shared_ptr<const SoftTokens>> PromptReader::Encode(RunningJob& runni
 Status PromptReader::ReadChunk(int32_t slot, RunningJob& running, std::span<const int32_t> chunk) {
   const bool generates = running.job->kind == Job::Kind::kGenerate;
   const bool last = running.read + std::ssize(chunk) == std::ssize(running.job->prompt);
+  if (running.job->prompt_logprobs >= 0 && !last) return ReadScored(slot, running, chunk);
   if (last && generates) {
+    PushScores(slot, running);
     return canvases_ != nullptr ? ReadForCanvases(slot, running, chunk) : ReadAndDraw(slot, chunk);
   }
   if (running.read == running.reused && generates) {
@@ -117,6 +124,34 @@ Status PromptReader::ReadChunk(int32_t slot, RunningJob& running, std::span<cons
   RL_RETURN_IF_ERROR(ReadRows(slot, running, chunk));
   TakeChunk(slot, running, chunk);
   return last ? Save(slot) : OkStatus();
+}
+
+Status PromptReader::ReadScored(int32_t slot, RunningJob& running, std::span<const int32_t> chunk) {
+  const Job& job = *running.job;
+  RL_RETURN_IF_ERROR(batch_.Evaluate(*options_.graphs.logits, slot, chunk, evaluated_));
+  const std::span<const float> logits = evaluated_;
+  const size_t vocabulary = logits.size() / chunk.size();
+  for (size_t row = 0; row < chunk.size(); ++row) {
+    const int32_t next = job.prompt[static_cast<size_t>(running.read) + row + 1];
+    RL_ASSIGN_OR_RETURN(
+        running.scores.emplace_back(),
+        ScoreToken(logits.subspan(row * vocabulary, vocabulary), next, job.prompt_logprobs));
+  }
+  TakeChunk(slot, running, chunk);
+  return OkStatus();
+}
+
+void PromptReader::PushScores(int32_t slot, RunningJob& running) {
+  if (running.job->prompt_logprobs < 0) return;
+  const PromptScores scores =
+      std::make_shared<const std::vector<PromptLogprob>>(std::move(running.scores));
+  std::vector<int32_t> answers = jobs_.SharersOf(slot);
+  answers.push_back(slot);
+  for (const int32_t answer : answers) {
+    Job& job = *jobs_.At(answer).job;
+    job.channel->Push(scores);
+    job.prompt_logprobs = -1;
+  }
 }
 
 Status PromptReader::ReadRows(int32_t slot, RunningJob& running, std::span<const int32_t> chunk) {

@@ -47,6 +47,10 @@ class PromptReader {
 
   // A chunk of a job of kGenerate or kSave.
   Status ReadChunk(int32_t slot, RunningJob& running, std::span<const int32_t> chunk);
+  // A chunk of a prompt whose tokens are scored, but not the last one.
+  Status ReadScored(int32_t slot, RunningJob& running, std::span<const int32_t> chunk);
+  // Hands the scores to the answers to the prompt.
+  void PushScores(int32_t slot, RunningJob& running);
   // A chunk after which nothing is drawn, and whose soft tokens are there.
   Status ReadRows(int32_t slot, RunningJob& running, std::span<const int32_t> chunk);
   // The last chunk of a prompt: draws the first token of its answers.

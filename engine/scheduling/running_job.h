@@ -39,11 +39,13 @@ struct RunningJob {
   PromptEncoder media;        // of the job, which has none of its own any more
   double encode_seconds = 0;  // spent on its media
   std::vector<float> sum;     // of an embedding
+  std::vector<PromptLogprob> scores;  // of the tokens of the prompt that were read
 
   // Writing the answer.
   EngineClock::time_point first_token;  // unset until the prompt is read
   SessionStats after_prompt;
   int64_t drawn = 0;                       // tokens handed out
+  std::optional<LogprobStep> end;          // of the end token, if asked for
   std::optional<int32_t> token;            // drawn, not yet in the slot
   bool in_step = false;                    // of a group of TokenDecoder that is started
   uint64_t last_step = 0;                  // the number of its last decode step

@@ -87,8 +87,11 @@ void SlotJobs::TakeToken(int32_t slot, int64_t past, const RowResult& result) {
   if (!result.token) return Fail(slot, result.token.error());
   const int32_t token = *result.token;
   const auto at_limit = [&] { return job.max_tokens >= 0 && running.drawn >= job.max_tokens; };
-  if (options_.IsEnd(token)) return End(slot, StopReason::kEndOfGeneration);
-  if (at_limit()) return End(slot, StopReason::kMaxTokens);
+  if (at_limit()) return End(slot, StopReason::kMaxTokens);  // of no tokens
+  if (options_.IsEnd(token)) {
+    if (job.top_logprobs >= 0) running.end = result.logprobs;
+    return End(slot, StopReason::kEndOfGeneration);
+  }
   job.channel->Push(DrawnToken{token, job.top_logprobs >= 0 ? result.logprobs : LogprobStep{}});
   ++running.drawn;
   if (job.thoughts) job.thoughts->Accept(token);
@@ -116,6 +119,7 @@ void SlotJobs::End(int32_t slot, StopReason reason) {
   const EngineClock::time_point first = running.wrote() ? running.first_token : now;
   running.job->channel->Push(
       RequestEnd{.reason = reason,
+                 .end = running.end,
                  .cached_tokens = running.reused,
                  .drafts = running.drafts,
                  .queue_seconds = SecondsBetween(running.job->submitted, running.started),

@@ -23,7 +23,8 @@ struct EncodeChatOptions {
   // The last message is the assistant's and has no calls; the model continues its text within the
   // same turn.
   bool continue_last = false;
-  size_t max_tokens = kAnyTokens;  // as in EncodeOptions
+  bool add_generation_prompt = true;  // the prompt ends with the beginning of the model's turn
+  size_t max_tokens = kAnyTokens;     // as in EncodeOptions
 };
 
 // The tokens around what the model thinks.

@@ -90,6 +90,9 @@ class Model {
                                                        const nlohmann::json& messages,
                                                        const nlohmann::json& tools,
                                                        const EncodeChatOptions& options) const = 0;
+  // The template of conversations of texts for Jinja, of `messages` and `add_generation_prompt`
+  // alone.
+  [[nodiscard]] virtual std::string JinjaTemplate() const { return {}; }
   // The markers of thoughts; nothing if the family writes none.
   [[nodiscard]] virtual std::optional<ThoughtMarkers> MarkersOfThoughts() const {
     return std::nullopt;

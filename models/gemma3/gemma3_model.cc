@@ -101,12 +101,18 @@ Result<EncodedChat> Gemma3Model::EncodeChat(const Tokenizer& tokenizer,
                                             const nlohmann::json& messages,
                                             const nlohmann::json& tools,
                                             const EncodeChatOptions& options) const {
-  RL_ASSIGN_OR_RETURN(
-      const chat::ChatPrompt prompt,
-      gemma3::RenderChat(messages, tools, {.form = form_, .continue_last = options.continue_last}));
+  RL_ASSIGN_OR_RETURN(const chat::ChatPrompt prompt,
+                      gemma3::RenderChat(messages, tools,
+                                         {.form = form_,
+                                          .add_generation_prompt = options.add_generation_prompt,
+                                          .continue_last = options.continue_last}));
   RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids, chat::EncodePrompt(tokenizer, gemma3::kTurnMarkers,
                                                                    prompt, options.max_tokens));
   return EncodedChat{.ids = std::move(ids)};
+}
+
+std::string Gemma3Model::JinjaTemplate() const {
+  return form_ == gemma3::ChatForm::kTurns ? gemma3::JinjaTemplate() : "";
 }
 
 std::vector<int64_t> Gemma3Model::TurnBorders(const Tokenizer& tokenizer,

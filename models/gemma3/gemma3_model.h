@@ -43,6 +43,7 @@ class Gemma3Model final : public Model {
                                                const nlohmann::json& messages,
                                                const nlohmann::json& tools,
                                                const EncodeChatOptions& options) const override;
+  [[nodiscard]] std::string JinjaTemplate() const override;
   [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
                                                  std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(

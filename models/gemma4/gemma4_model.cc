@@ -86,11 +86,14 @@ Result<EncodedChat> Gemma4Model::EncodeChat(const Tokenizer& tokenizer,
                       gemma4::RenderChat(messages, tools,
                                          {.variant = variant_,
                                           .enable_thinking = options.thinking,
+                                          .add_generation_prompt = options.add_generation_prompt,
                                           .continue_last = options.continue_last}));
   RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids, chat::EncodePrompt(tokenizer, gemma4::kTurnMarkers,
                                                                    prompt, options.max_tokens));
   return EncodedChat{.ids = std::move(ids), .opens_thought = prompt.opens_thought};
 }
+
+std::string Gemma4Model::JinjaTemplate() const { return gemma4::JinjaTemplate(variant_); }
 
 std::optional<ThoughtMarkers> Gemma4Model::MarkersOfThoughts() const {
   return ThoughtMarkers{gemma4::kChannelBegin, gemma4::kChannelEnd};

@@ -38,6 +38,7 @@ class Gemma4Model final : public Model {
                                                const nlohmann::json& messages,
                                                const nlohmann::json& tools,
                                                const EncodeChatOptions& options) const override;
+  [[nodiscard]] std::string JinjaTemplate() const override;
   [[nodiscard]] std::optional<ThoughtMarkers> MarkersOfThoughts() const override;
   [[nodiscard]] std::optional<MediaMarkers> MarkersOf(MediaKind kind) const override;
   [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,

@@ -82,19 +82,28 @@ void ReadPrompts(FieldReader& fields, const Request& request, AnswerRequest& out
   }
 }
 
-void ReadEcho(FieldReader& fields, AnswerRequest& out) {
-  if (!fields.Boolean("echo").value_or(false)) return;
-  for (const Request& prompt : out.prompts) {
-    if (prompt.top_logprobs >= 0) {
-      return fields.Fail("unsupported_value", "echo",
-                         "is given with 'logprobs', but those of prompts are not told; leave one "
-                         "out");
-    }
-    if (!prompt.ids.empty()) {
-      return fields.Fail("unsupported_value", "echo",
-                         "is given with token ids, which have no text of their own; leave it out");
-    }
-    out.echoes.push_back(prompt.prompt);
+// prompt_logprobs of vLLM: those of the prompt, in an answer that is sent at once.
+void ReadPromptLogprobs(FieldReader& fields, AnswerRequest& out, Request& request) {
+  const auto top = fields.Integer("prompt_logprobs", 0, kMaxTopLogprobs);
+  if (top && out.stream) {
+    fields.Fail("unsupported_value", "prompt_logprobs", "is given with 'stream': true");
+  }
+  out.prompt_logprobs = static_cast<int32_t>(top.value_or(-1));
+  request.prompt_logprobs = out.prompt_logprobs;
+}
+
+// What completions show of their prompts and tokens. `request`: without a prompt.
+void ReadShown(FieldReader& fields, const BodyContext& context, AnswerRequest& out,
+               Request& request) {
+  out.echo = fields.Boolean("echo").value_or(false);
+  out.token_ids = fields.Boolean("return_token_ids").value_or(false);
+  out.add_bos = fields.Boolean("add_special_tokens").value_or(true);
+  out.logprobs = request.top_logprobs;
+  ReadPromptLogprobs(fields, out, request);
+  if (out.echo) request.prompt_logprobs = std::max(request.prompt_logprobs, out.logprobs);
+  // Parts of streams have the ids of their tokens next to the log-probabilities.
+  if (out.token_ids && out.stream && !context.denoises) {
+    request.top_logprobs = std::max(request.top_logprobs, 0);
   }
 }
 
@@ -116,6 +125,7 @@ ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& co
   request.messages = ReadMessages(fields, request.media).dump();
   ReadThinking(fields, out, request);
   ReadChatLogprobs(fields, request);
+  ReadPromptLogprobs(fields, out, request);
   const ToolFields tools = ReadTools(fields);
   ApplyOutput(fields, context, tools, ReadTextForm(fields, context), request, out);
   if (const json* kinds = fields.Find("modalities"); kinds && *kinds != json::array({"text"})) {
@@ -136,13 +146,13 @@ ApiResult<AnswerRequest> ReadTextRequest(const json& body, const BodyContext& co
   ReadStreaming(fields, context, out);
   request.top_logprobs =
       static_cast<int32_t>(fields.Integer("logprobs", 0, kMaxTopLogprobs).value_or(-1));
+  ReadShown(fields, context, out, request);
   ApplyOutput(fields, context, {}, ReadTextForm(fields, context), request, out);
   request.max_tokens = fields.Integer("max_tokens", 0).value_or(kDefaultTextTokens);
   if (fields.Integer("best_of", 1).value_or(out.n) != out.n) {
     fields.Fail("unsupported_value", "best_of", "is not the same as 'n'; leave it out");
   }
   ReadPrompts(fields, request, out);
-  ReadEcho(fields, out);
   return Finish(fields, std::move(out));
 }
 

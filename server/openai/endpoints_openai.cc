@@ -29,7 +29,9 @@ using FormatMaker = std::unique_ptr<AnswerFormat> (*)(AnswerIdentity identity,
                                                       const AnswerRequest& request);
 
 StreamOptions StreamOptionsOf(const AnswerRequest& request) {
-  return {.usage = request.include_usage, .drafts = request.include_drafts};
+  return {.usage = request.include_usage,
+          .drafts = request.include_drafts,
+          .prompt_logprobs = request.prompt_logprobs};
 }
 
 // The way from a body to an answer that both endpoints of completions go.
@@ -38,7 +40,10 @@ void Complete(const Services& services, Call& call, BodyReader read, FormatMaker
   if (!loaded) return call.Fail(loaded.error());
   AnswerRequest& request = loaded->request;
   Engine& engine = *loaded->model.engine;
-  ContinueEmptyPrompts(engine, request);
+  PreparePrompts(engine, request);
+  if (const auto checked = CheckPromptLogprobs(engine, request); !checked) {
+    return call.Fail(checked.error());
+  }
   const auto format = make_format(IdentityOf(services, loaded->model), request);
   RunAnswer(services, call, engine, request, *format);
 }
@@ -73,8 +78,7 @@ void ChatCompletions(const Services& services, Call& call) {
 void Completions(const Services& services, Call& call) {
   Complete(services, call, ReadTextRequest,
            [](AnswerIdentity identity, const AnswerRequest& request) {
-             return MakeTextFormat(std::move(identity), StreamOptionsOf(request), request.echoes,
-                                   static_cast<size_t>(request.n));
+             return MakeTextFormat(std::move(identity), StreamOptionsOf(request), request);
            });
 }
 

@@ -99,6 +99,7 @@ void ApplyOutput(FieldReader& fields, const BodyContext& context, const ToolFiel
     };
     if (form.kind != TextForm::Kind::kText) refuse(form.name, "a form of the answer");
     if (tools.choice == ToolChoice::kRequired) refuse("tool_choice", "a call");
+    if (request.prompt_logprobs >= 0) refuse("prompt_logprobs", "log-probabilities");
     if (request.top_logprobs >= 0) {
       refuse(fields.Find("logprobs") != nullptr ? "logprobs" : "include", "log-probabilities");
     }

@@ -1,7 +1,9 @@
 // The answers of /v1/chat/completions and /v1/completions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +34,7 @@ class OpenAiFormat : public AnswerFormat {
     json body = Base(false);
     body["choices"] = json::array();
     for (const Choice& choice : choices) body["choices"].push_back(WholeChoice(choice));
+    AddToWhole(choices, body);
     for (size_t i = 0; i < choices.size(); ++i) {
       body["choices"][i]["index"] = i;
       body["choices"][i]["finish_reason"] = FinishReason(choices[i].completion);
@@ -59,6 +62,7 @@ class OpenAiFormat : public AnswerFormat {
   std::string End(int64_t choice, const Choice& answer) final {
     json end = Chunk(choice, EmptyDelta());
     end["choices"][0]["finish_reason"] = FinishReason(answer.completion);
+    AddToEnd(choice, answer.completion, end["choices"][0]);
     const json before = std::exchange(last_chunk_, std::move(end));
     return before.is_null() ? "" : DataEvent(before);
   }
@@ -72,6 +76,8 @@ class OpenAiFormat : public AnswerFormat {
 
   // A choice of a whole answer, without index and finish_reason.
   virtual json WholeChoice(const Choice& choice) = 0;
+  virtual void AddToEnd(int64_t /*choice*/, const Completion& /*answer*/, json& /*entry*/) {}
+  virtual void AddToWhole(const std::vector<Choice>& /*choices*/, json& /*body*/) {}
   [[nodiscard]] virtual json EmptyDelta() const = 0;
   [[nodiscard]] virtual const char* DeltaName() const = 0;
   [[nodiscard]] virtual const char* Object(bool chunk) const = 0;
@@ -139,7 +145,8 @@ class OpenAiFormat : public AnswerFormat {
 class ChatFormat final : public OpenAiFormat {
  public:
   ChatFormat(AnswerIdentity identity, StreamOptions options)
-      : OpenAiFormat(std::move(identity), options, "chatcmpl-") {}
+      : OpenAiFormat(std::move(identity), options, "chatcmpl-"),
+        prompt_logprobs_(options.prompt_logprobs) {}
 
   std::string Begin(int64_t choices) override {
     calls_.resize(static_cast<size_t>(choices));
@@ -185,6 +192,11 @@ class ChatFormat final : public OpenAiFormat {
     return {{"message", std::move(message)},
             {"logprobs", asked ? Logprobs(choice.logprobs) : json(nullptr)}};
   }
+  void AddToWhole(const std::vector<Choice>& choices, json& body) override {
+    if (prompt_logprobs_ < 0) return;
+    body["prompt_logprobs"] =
+        PromptLogprobs(choices.front().completion, prompt_logprobs_, identity());
+  }
   [[nodiscard]] json EmptyDelta() const override { return json::object(); }
   [[nodiscard]] const char* DeltaName() const override { return "delta"; }
   [[nodiscard]] const char* Object(bool chunk) const override {
@@ -212,24 +224,91 @@ class ChatFormat final : public OpenAiFormat {
            DataEvent(Chunk(choice, {{"tool_calls", json::array({arguments})}}));
   }
 
+  int32_t prompt_logprobs_;
   std::vector<int64_t> calls_;  // of each choice so far
+};
+
+// The arrays of OpenAI's older form of log-probabilities. `place`: the characters of the text
+// before them, moved past their tokens.
+class LegacyLogprobs {
+ public:
+  LegacyLogprobs(const AnswerIdentity& identity, bool top, int64_t& place)
+      : identity_(identity), top_(top), place_(place) {}
+
+  // A token without a value: nothing stands before it.
+  void AddFirst(int32_t token) { Add(identity_.token_bytes(token), nullptr, nullptr); }
+  void Add(const TokenLogprob& own, std::span<const TokenLogprob> best) {
+    AddWithText(identity_.token_bytes(own.token), own, best);
+  }
+  // The end of an answer, which has no text.
+  void AddEnd(const LogprobStep& end) { AddWithText("", end.drawn, end.top); }
+
+  json Finish() && {
+    if (!top_) out_["top_logprobs"] = nullptr;
+    return std::move(out_);
+  }
+
+ private:
+  void AddWithText(const std::string& bytes, const TokenLogprob& own,
+                   std::span<const TokenLogprob> best) {
+    const float value = ShownLogprob(own.logprob);
+    json top = {{ValidUtf8(bytes), value}};
+    for (const TokenLogprob& one : best) {
+      // Of tokens with the same text, such as single bytes, the likeliest counts.
+      if (one.token == own.token) continue;
+      json& entry = top[ValidUtf8(identity_.token_bytes(one.token))];
+      const float other = ShownLogprob(one.logprob);
+      entry = entry.is_null() ? other : std::max(entry.get<float>(), other);
+    }
+    Add(bytes, value, std::move(top));
+  }
+
+  void Add(const std::string& bytes, json value, json top) {
+    // A token that begins inside a character has the place of that character.
+    const bool inside = !bytes.empty() && (static_cast<unsigned char>(bytes[0]) & 0xC0U) == 0x80U;
+    out_["tokens"].push_back(ValidUtf8(bytes));
+    out_["token_logprobs"].push_back(std::move(value));
+    out_["top_logprobs"].push_back(std::move(top));
+    out_["text_offset"].push_back(std::max<int64_t>(place_ - (inside ? 1 : 0), 0));
+    place_ += CharacterCount(bytes);
+  }
+
+  const AnswerIdentity& identity_;
+  bool top_;
+  int64_t& place_;
+  json out_ = {{"tokens", json::array()},
+               {"token_logprobs", json::array()},
+               {"top_logprobs", json::array()},
+               {"text_offset", json::array()}};
 };
 
 class CompletionFormat final : public OpenAiFormat {
  public:
-  CompletionFormat(AnswerIdentity identity, StreamOptions options, std::vector<std::string> echoes,
-                   size_t per_prompt)
+  CompletionFormat(AnswerIdentity identity, StreamOptions options, const AnswerRequest& request)
       : OpenAiFormat(std::move(identity), options, "cmpl-"),
-        echoes_(std::move(echoes)),
-        per_prompt_(per_prompt) {}
+        views_(request.views),
+        per_prompt_(static_cast<size_t>(request.n)),
+        logprobs_(request.logprobs),
+        echo_(request.echo),
+        token_ids_(request.token_ids),
+        prompt_logprobs_(options.prompt_logprobs) {}
 
   std::string Begin(int64_t choices) override {
-    offsets_.resize(static_cast<size_t>(choices));
-    std::string text;
-    for (int64_t i = 0; i < choices && !echoes_.empty(); ++i) {
-      text += DataEvent(Chunk(i, echoes_[static_cast<size_t>(i) / per_prompt_]));
+    places_.resize(static_cast<size_t>(choices));
+    return "";
+  }
+  std::string Prompt(int64_t choice, const Completion& answer) override {
+    if (!echo_ && !token_ids_) return "";
+    const PromptView& view = ViewOf(static_cast<size_t>(choice));
+    json chunk = Chunk(choice, view.text);
+    json& entry = chunk["choices"][0];
+    if (token_ids_) entry["prompt_token_ids"] = view.ids;
+    if (echo_ && logprobs_ >= 0) {
+      LegacyLogprobs listed = Listed(places_[static_cast<size_t>(choice)]);
+      AddPrompt(view, answer, listed);
+      entry["logprobs"] = std::move(listed).Finish();
     }
-    return text;
+    return DataEvent(chunk);
   }
   std::string Part(int64_t choice, const Event& event) override {
     if (event.kind == Event::Kind::kDraft) return DraftPart(choice, event);
@@ -239,18 +318,46 @@ class CompletionFormat final : public OpenAiFormat {
                        [&](const char* text) { return Chunk(choice, text); });
     }
     json chunk = Chunk(choice, event.text);
-    int64_t& offset = offsets_[static_cast<size_t>(choice)];
-    chunk["choices"][0]["logprobs"] = Logprobs(event.logprobs, offset);
+    json& entry = chunk["choices"][0];
+    if (logprobs_ >= 0) {
+      LegacyLogprobs listed = Listed(places_[static_cast<size_t>(choice)]);
+      for (const LogprobStep& step : event.logprobs) listed.Add(step.drawn, step.top);
+      entry["logprobs"] = std::move(listed).Finish();
+    }
+    if (token_ids_) {
+      entry["token_ids"] = json::array();
+      for (const LogprobStep& step : event.logprobs) entry["token_ids"].push_back(step.drawn.token);
+    }
     return DataEvent(chunk);
   }
 
  protected:
   json WholeChoice(const Choice& choice) override {
-    const std::string echo = echoes_.empty() ? "" : echoes_[written_++ / per_prompt_];
-    int64_t offset = 0;
-    const bool asked = !choice.completion.logprobs.empty();
-    return {{"text", echo + choice.completion.text},
-            {"logprobs", asked ? Logprobs(choice.logprobs, offset) : json(nullptr)}};
+    const Completion& answer = choice.completion;
+    const PromptView& view = ViewOf(written_++);
+    json out = {{"text", view.text + answer.text}, {"logprobs", nullptr}};
+    if (logprobs_ >= 0) {
+      int64_t place = 0;
+      LegacyLogprobs listed = Listed(place);
+      if (echo_) AddPrompt(view, answer, listed);
+      for (const LogprobStep& step : choice.logprobs) listed.Add(step.drawn, step.top);
+      if (ListsEnd(answer)) listed.AddEnd(*answer.end_logprobs);
+      out["logprobs"] = std::move(listed).Finish();
+    }
+    if (prompt_logprobs_ >= 0) {
+      out["prompt_logprobs"] = PromptLogprobs(answer, prompt_logprobs_, identity());
+    }
+    if (token_ids_) {
+      out["prompt_token_ids"] = view.ids;
+      out["token_ids"] = answer.ids;
+    }
+    return out;
+  }
+  void AddToEnd(int64_t choice, const Completion& answer, json& entry) override {
+    if (!ListsEnd(answer)) return;
+    LegacyLogprobs listed = Listed(places_[static_cast<size_t>(choice)]);
+    listed.AddEnd(*answer.end_logprobs);
+    entry["logprobs"] = std::move(listed).Finish();
   }
   [[nodiscard]] json EmptyDelta() const override { return ""; }
   [[nodiscard]] const char* DeltaName() const override { return "text"; }
@@ -258,31 +365,37 @@ class CompletionFormat final : public OpenAiFormat {
   [[nodiscard]] size_t AnswersToEach(size_t /*choices*/) const override { return per_prompt_; }
 
  private:
-  // OpenAI's older form. `offset`: characters of the text before, moved past these tokens.
-  [[nodiscard]] json Logprobs(const std::vector<LogprobStep>& steps, int64_t& offset) const {
-    json out = {{"tokens", json::array()},
-                {"token_logprobs", json::array()},
-                {"top_logprobs", json::array()},
-                {"text_offset", json::array()}};
-    for (const LogprobStep& step : steps) {
-      const std::string token = ValidUtf8(identity().token_bytes(step.drawn.token));
-      json top = {{token, step.drawn.logprob}};
-      for (const TokenLogprob& one : step.top) {
-        top[ValidUtf8(identity().token_bytes(one.token))] = one.logprob;
+  [[nodiscard]] const PromptView& ViewOf(size_t choice) const {
+    static const PromptView kNone;
+    return views_.empty() ? kNone : views_[choice / per_prompt_];
+  }
+  // Those who cut the drawn tokens off an echo count on as many as they asked for.
+  [[nodiscard]] bool ListsEnd(const Completion& answer) const {
+    return echo_ && logprobs_ >= 0 && answer.end_logprobs;
+  }
+  [[nodiscard]] LegacyLogprobs Listed(int64_t& place) const {
+    return {identity(), logprobs_ > 0, place};
+  }
+  void AddPrompt(const PromptView& view, const Completion& answer, LegacyLogprobs& listed) const {
+    for (size_t i = view.hidden; i < view.ids.size(); ++i) {
+      if (i == 0) {
+        listed.AddFirst(view.ids[i]);
+      } else if (i <= answer.prompt_logprobs.size()) {
+        const PromptLogprob& score = answer.prompt_logprobs[i - 1];
+        const std::span<const TokenLogprob> best = score.top;
+        listed.Add(score.own, best.first(std::min(best.size(), static_cast<size_t>(logprobs_))));
       }
-      out["tokens"].push_back(token);
-      out["token_logprobs"].push_back(step.drawn.logprob);
-      out["top_logprobs"].push_back(std::move(top));
-      out["text_offset"].push_back(offset);
-      offset += CharacterCount(token);
     }
-    return out;
   }
 
-  std::vector<std::string> echoes_;
-  size_t per_prompt_;             // answers to each prompt
-  size_t written_ = 0;            // choices of a whole answer
-  std::vector<int64_t> offsets_;  // of each choice: characters so far
+  std::vector<PromptView> views_;
+  size_t per_prompt_;  // answers to each prompt
+  int32_t logprobs_;
+  bool echo_;
+  bool token_ids_;
+  int32_t prompt_logprobs_;
+  size_t written_ = 0;           // choices of a whole answer
+  std::vector<int64_t> places_;  // of each choice: characters so far
 };
 
 }  // namespace
@@ -292,9 +405,8 @@ std::unique_ptr<AnswerFormat> MakeChatFormat(AnswerIdentity identity, StreamOpti
 }
 
 std::unique_ptr<AnswerFormat> MakeTextFormat(AnswerIdentity identity, StreamOptions options,
-                                             std::vector<std::string> echoes, size_t per_prompt) {
-  return std::make_unique<CompletionFormat>(std::move(identity), options, std::move(echoes),
-                                            per_prompt);
+                                             const AnswerRequest& request) {
+  return std::make_unique<CompletionFormat>(std::move(identity), options, request);
 }
 
 }  // namespace rullama::server

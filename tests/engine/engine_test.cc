@@ -529,6 +529,57 @@ TEST(EngineTest, AThoughtEndsWithItsTokens) {
   }
 }
 
+TEST(EngineTest, ThoseOfThePromptAreThoseOfTheLogits) {
+  const auto engine = Open("cpu");
+  const auto prompt = Must(engine->Tokenize("The prince said that he", true, true));
+  Request request{.ids = prompt, .max_tokens = 4, .prompt_logprobs = 3};
+  request.sampling.temperature = 0;
+  request.sampling.repeat_penalty = 1.5;
+  const Completion answer = Answer(*engine, request);
+  ASSERT_EQ(answer.prompt_logprobs.size(), prompt.size() - 1);
+  EXPECT_EQ(answer.cached_tokens, 0);
+  const auto vocabulary = static_cast<size_t>(engine->info().vocabulary);
+  const Status status = engine->Logits(prompt, [&](int64_t first, std::span<const float> logits) {
+    for (size_t row = 0; row * vocabulary < logits.size(); ++row) {
+      const size_t at = static_cast<size_t>(first) + row;
+      if (at + 1 == prompt.size()) continue;
+      const auto one = logits.subspan(row * vocabulary, vocabulary);
+      const auto value = [&](int32_t token) { return one[static_cast<size_t>(token)]; };
+      double sum = 0;
+      for (const float x : one) sum += std::exp(static_cast<double>(x));
+      const PromptLogprob& score = answer.prompt_logprobs[at];
+      EXPECT_EQ(score.own.token, prompt[at + 1]);
+      EXPECT_NEAR(score.own.logprob, value(score.own.token) - std::log(sum), 1e-4);
+      const auto above =
+          std::ranges::count_if(one, [&](float x) { return x > value(score.own.token); });
+      EXPECT_GE(score.rank, above + 1);
+      EXPECT_EQ(score.top.size(), 3U);
+      EXPECT_EQ(value(score.top.front().token), std::ranges::max(one));
+    }
+    return true;
+  });
+  ASSERT_TRUE(status) << status.error().ToString();
+  // Penalties see the prompt as they do without the scores.
+  request.prompt_logprobs = -1;
+  EXPECT_EQ(Answer(*engine, request).ids, answer.ids);
+}
+
+TEST(EngineTest, AnswersToOnePromptShareItsLogprobs) {
+  const auto engine = Open("cpu");
+  Request request{.prompt = "The prince said that he", .max_tokens = 3, .prompt_logprobs = 1};
+  request.sampling.seed = 1;
+  auto answers = Must(engine->SubmitChoices(request, 2));
+  const Completion first = Must(answers[0].Wait());
+  const Completion second = Must(answers[1].Wait());
+  EXPECT_FALSE(first.prompt_logprobs.empty());
+  EXPECT_EQ(first.prompt_logprobs, second.prompt_logprobs);
+  request.max_tokens = 0;
+  const Completion read = Answer(*engine, request);
+  EXPECT_TRUE(read.ids.empty());
+  EXPECT_EQ(read.reason, StopReason::kMaxTokens);
+  EXPECT_EQ(read.prompt_logprobs, first.prompt_logprobs);
+}
+
 TEST(EngineTest, LogprobsAreThoseOfTheLogits) {
   const auto engine = Open("cpu");
   const auto prompt = Must(engine->Tokenize("The prince", true, true));

@@ -86,6 +86,14 @@ class DocumentTest(unittest.TestCase):
         self.assertEqual(answer["type"], "message")
         self.assertTrue(answer["content"][0]["text"])
 
+    def test_the_example_of_evaluation_scores_the_prompt(self):
+        (curl,) = command_lines(next(b for b in blocks("sh") if '"echo"' in b))
+        with DocumentServer(["-m", ARGUMENTS.model], self.folder) as server:
+            choice = json.loads(server.run(curl.replace("curl ", "curl -s ", 1), self.folder))["choices"][0]
+        self.assertEqual(choice["text"], "The sky is blue")
+        self.assertEqual("".join(choice["logprobs"]["tokens"]), "The sky is blue")
+        self.assertTrue(all(value < 0 for value in choice["logprobs"]["token_logprobs"]))
+
     def test_the_example_of_keys_lets_in_who_has_one(self):
         keys, serve = command_lines(next(b for b in blocks("sh") if "api-key-file" in b))
         curl = next(b for b in blocks("sh") if "Bearer" in b)

@@ -444,7 +444,9 @@ TEST(TextRequestTest, PromptsAreTextsOrIds) {
   EXPECT_EQ(code(R"({"prompt": 1})"), "invalid_type");
   EXPECT_EQ(code(R"({})"), "missing_required_parameter");
   EXPECT_EQ(code(R"({"prompt": "a", "echo": true})"), "ok");
-  EXPECT_EQ(code(R"({"prompt": "a", "echo": true, "logprobs": 1})"), "unsupported_value");
+  EXPECT_EQ(code(R"({"prompt": [1], "echo": true, "logprobs": 1})"), "ok");
+  EXPECT_EQ(code(R"({"prompt": "a", "prompt_logprobs": 21})"), "invalid_value");
+  EXPECT_EQ(code(R"({"prompt": "a", "prompt_logprobs": 1, "stream": true})"), "unsupported_value");
   EXPECT_EQ(code(R"({"prompt": "a", "best_of": 2})"), "unsupported_value");
   EXPECT_EQ(code(R"({"prompt": "a", "best_of": 2, "n": 2})"), "ok");
   EXPECT_EQ(code(R"({"prompt": "a", "suffix": "b"})"), "unsupported_parameter");
@@ -651,7 +653,7 @@ TEST(StreamTest, EventsOfAChoiceDifferInTheirTextAlone) {
   AnswerIdentity identity;
   identity.model = R"("content":"","text":"")";
   const auto chat = MakeChatFormat(identity, {.usage = true});
-  const auto continuation = MakeTextFormat(identity, {}, {}, 1);
+  const auto continuation = MakeTextFormat(identity, {}, {});
   chat->Begin(2);
   continuation->Begin(2);
   for (const std::string text : {"a", "", "\"\n\xC3\xA9", "a"}) {
@@ -669,6 +671,54 @@ TEST(StreamTest, EventsOfAChoiceDifferInTheirTextAlone) {
     EXPECT_EQ(continued["choices"][0]["text"], text);
     EXPECT_EQ(continued["choices"][0]["index"], 1);
   }
+}
+
+TEST(LegacyLogprobsTest, AnEchoListsTheTokensOfItsPrompt) {
+  using nlohmann::json;
+  AnswerIdentity identity;
+  // BOS, "a", the two bytes of "\u00e9", "b".
+  identity.token_bytes = [](int32_t token) {
+    const char* const texts[] = {"<bos>", "a", "\xC3", "\xA9", "b"};
+    return std::string(texts[token]);
+  };
+  AnswerRequest request{.echo = true, .logprobs = 1, .token_ids = true};
+  request.views = {{.text = "a\xC3\xA9", .ids = {0, 1, 2, 3}, .hidden = 1}};
+  Choice choice;
+  choice.completion.text = "b";
+  choice.completion.ids = {4};
+  choice.completion.prompt_logprobs = {
+      {.own = {1, -1}, .rank = 2, .top = {{4, -0.5F}}},
+      {.own = {2, -2}, .rank = 1, .top = {{2, -2}, {3, -3}}},
+      {.own = {3, -9}, .rank = 3, .top = {{2, -1}}},
+  };
+  choice.logprobs = {{.drawn = {4, -4}, .top = {{4, -4}}}};
+  choice.completion.end_logprobs = LogprobStep{.drawn = {0, -5}};
+  const auto format = MakeTextFormat(identity, {.prompt_logprobs = 0}, request);
+  const json answer = json::parse(format->Whole({choice}))["choices"][0];
+  EXPECT_EQ(answer["text"], "a\u00e9b");
+  const json& listed = answer["logprobs"];
+  EXPECT_EQ(listed["tokens"], json({"a", "\xEF\xBF\xBD", "\xEF\xBF\xBD", "b", ""}));
+  EXPECT_EQ(listed["token_logprobs"], json({-1, -2, -9, -4, -5}));
+  EXPECT_EQ(listed["text_offset"], json({0, 1, 1, 2, 3}));
+  EXPECT_EQ(listed["top_logprobs"][0], json({{"a", -1}, {"b", -0.5}}));
+  EXPECT_EQ(listed["top_logprobs"][1], json({{"\xEF\xBF\xBD", -2}})) << "not more than asked for";
+  EXPECT_EQ(listed["top_logprobs"][2], json({{"\xEF\xBF\xBD", -1}})) << "the greater one stays";
+  EXPECT_EQ(answer["prompt_token_ids"], json({0, 1, 2, 3}));
+  EXPECT_EQ(answer["token_ids"], json::array({4}));
+  EXPECT_EQ(answer["prompt_logprobs"][3],
+            json({{"3", {{"logprob", -9}, {"rank", 3}, {"decoded_token", "\xEF\xBF\xBD"}}}}));
+
+  request.token_ids = false;
+  const auto streamed = MakeTextFormat(identity, {}, request);
+  streamed->Begin(1);
+  const json prompt = DocumentOf(streamed->Prompt(0, choice.completion))["choices"][0];
+  EXPECT_EQ(prompt["text"], "a\u00e9");
+  EXPECT_EQ(prompt["logprobs"]["text_offset"], json({0, 1, 1}));
+  const json part =
+      DocumentOf(streamed->Part(0, {.text = "b", .logprobs = choice.logprobs}))["choices"][0];
+  EXPECT_EQ(part["logprobs"]["text_offset"], json::array({2}));
+  streamed->End(0, choice);
+  EXPECT_THAT(streamed->Last({choice}), HasSubstr(R"("text_offset":[3])"));
 }
 
 }  // namespace

@@ -172,4 +172,35 @@ Result<ChatPrompt> RenderChat(const Json& messages, const Json& tools, const Cha
   return Renderer(messages, options).Render();
 }
 
+std::string JinjaTemplate() {
+  return R"(<bos>
+{%- set ns = namespace(system='', begun=false, answers=false, text='') -%}
+{%- for message in messages -%}
+{%- set answers = message['role'] in ['assistant', 'model'] -%}
+{%- set ns.text = message['content'] -%}
+{%- if message['content'] is not string -%}
+{%- set ns.text = message['content'] | map(attribute='text') | join -%}
+{%- endif -%}
+{%- if not ns.begun and message['role'] in ['system', 'developer'] -%}
+{%- set ns.system = ns.system + ns.text + '\n\n' -%}
+{%- else -%}
+{%- if ns.begun and answers == ns.answers -%}
+{{- '\n\n' -}}
+{%- else -%}
+{%- if ns.begun -%}{{- '<end_of_turn>\n' -}}{%- endif -%}
+{%- if not ns.begun and answers and ns.system -%}
+{{- '<start_of_turn>user\n' + ns.system | trim + '<end_of_turn>\n' -}}
+{%- endif -%}
+{{- '<start_of_turn>' + ('model' if answers else 'user') + '\n' -}}
+{%- if not ns.begun and not answers -%}{{- ns.system -}}{%- endif -%}
+{%- endif -%}
+{{- ns.text | trim -}}
+{%- set ns.begun = true -%}
+{%- set ns.answers = answers -%}
+{%- endif -%}
+{%- endfor -%}
+{%- if ns.begun -%}{{- '<end_of_turn>\n' -}}{%- endif -%}
+{%- if add_generation_prompt -%}{{- '<start_of_turn>model\n' -}}{%- endif -%})";
+}
+
 }  // namespace rullama::gemma3

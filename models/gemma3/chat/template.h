@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "core/base/status.h"
 #include "models/common/chat.h"
@@ -43,5 +44,9 @@ struct ChatOptions {
 // chat.continue.
 Result<chat::ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
                                     const ChatOptions& options);
+
+// What RenderChat() makes of turns, as a template for Jinja that needs `messages` and
+// `add_generation_prompt` alone.
+std::string JinjaTemplate();
 
 }  // namespace rullama::gemma3

@@ -336,6 +336,34 @@ Result<ChatPrompt> RenderChat(const Json& messages, const Json& tools, const Cha
   return Renderer(messages, tools, options).Render();
 }
 
+std::string JinjaTemplate(ChatVariant variant) {
+  constexpr std::string_view kTurns = R"(<bos>
+{%- set ns = namespace(answers=false) -%}
+{%- for message in messages -%}
+{%- set answers = message['role'] in ['assistant', 'model'] -%}
+{%- set system = loop.first and message['role'] in ['system', 'developer'] -%}
+{%- if not (answers and ns.answers) -%}
+{%- if ns.answers %}{{ '<turn|>\n' }}{% endif -%}
+{{- '<|turn>' + ('model' if answers else 'system' if system else message['role']) + '\n' -}}
+{%- endif -%}
+{%- if message['content'] is string -%}
+{{- message['content'] | trim -}}
+{%- else -%}
+{%- for part in message['content'] if part['type'] == 'text' -%}
+{{- part['text'] | trim + (' ' if system else '') -}}
+{%- endfor -%}
+{%- endif -%}
+{%- if not answers -%}{{- '<turn|>\n' -}}{%- endif -%}
+{%- set ns.answers = answers -%}
+{%- endfor -%}
+{%- if ns.answers -%}{{- '<turn|>\n' -}}{%- endif -%}
+{%- if add_generation_prompt -%}{{- '<|turn>model\n@' -}}{%- endif -%})";
+  std::string text(kTurns);
+  const std::string_view thought =
+      variant == ChatVariant::kLarge ? "<|channel>thought\\n<channel|>" : "";
+  return text.replace(text.find('@'), 1, thought);
+}
+
 ChatVariant VariantForModel(std::string_view name, uint64_t parameters) {
   const std::string lower = ToLower(name);
   const auto named = [&](std::string_view size) { return lower.find(size) != std::string::npos; };

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 #include "core/base/status.h"
@@ -38,6 +39,10 @@ struct ChatOptions {
 // CheckMessages; chat.tools (kUsage); chat.continue.
 Result<chat::ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
                                     const ChatOptions& options);
+
+// What RenderChat() makes of texts without tools and thoughts, as a template for Jinja that needs
+// `messages` and `add_generation_prompt` alone.
+std::string JinjaTemplate(ChatVariant variant);
 
 // The variant for a model: by the size in its name ("gemma-4-E2B-it"), else by parameter count.
 ChatVariant VariantForModel(std::string_view name, uint64_t parameters);
