@@ -62,11 +62,16 @@ void Props(const Services& services, Call& call) {
     entries.push_back({{"id", state.model.id}, {"loaded", state.loaded}});
     if (state.loaded) entries.back()["modalities"] = ModalitiesOf(state.model.info);
   }
+  json aliases = json::array();
+  for (const ModelAlias& alias : services.options.aliases) {
+    aliases.push_back({{"name", alias.name}, {"model", alias.model}});
+  }
   json rullama = {{"version", services.options.version},
                   {"backend", info.backend},
                   {"device", info.device},
                   {"deterministic", info.deterministic},
                   {"models", std::move(entries)},
+                  {"aliases", std::move(aliases)},
                   {"limits",
                    {{"max_queue", limits.max_queue},
                     {"max_queue_per_key", limits.max_queue_per_client},

@@ -101,7 +101,23 @@ Models::~Models() {
   watcher_.join();
 }
 
-ApiResult<size_t> Models::IndexOf(std::string_view name) const {
+std::string_view Models::Resolved(std::string_view name) const {
+  const auto is_own = [name](const Entry& entry) {
+    return WithoutLatest(name) == WithoutLatest(entry.model.id);
+  };
+  if (std::ranges::any_of(entries_, is_own)) return name;
+  for (const ModelAlias& alias : options_.aliases) {
+    const std::string_view pattern = alias.name;
+    const bool fits = pattern.ends_with('*')
+                          ? name.starts_with(pattern.substr(0, pattern.size() - 1))
+                          : name == pattern;
+    if (fits) return alias.model;
+  }
+  return name;
+}
+
+ApiResult<size_t> Models::IndexOf(std::string_view asked) const {
+  const std::string_view name = Resolved(asked);
   std::string names;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const std::string& id = entries_[i].model.id;
@@ -126,7 +142,10 @@ ApiResult<UsedModel> Models::Acquire(std::string_view name, const std::atomic<bo
   Entry& entry = entries_[*index];
   Ticket ticket(*this);
   while (true) {
-    if (auto result = TryAcquire(lock, entry, ticket, left)) return *std::move(result);
+    if (auto result = TryAcquire(lock, entry, ticket, left)) {
+      if (*result && Resolved(name) != name) (*result)->id = name;
+      return *std::move(result);
+    }
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
       return tl::unexpected(MakeApiError(
           "model_loading",

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/base/keep_alive.h"
+#include "core/config/config.h"
 #include "engine/api/engine.h"
 #include "engine/loading/model_facts.h"
 #include "server/api_error.h"
@@ -41,6 +42,7 @@ struct ServedModel {
 };
 
 struct ModelsOptions {
+  std::vector<ModelAlias> aliases = {};
   int64_t max_loaded = 1;
   std::chrono::milliseconds load_timeout{300'000};  // for which a request waits for a model
   std::function<void(std::string_view text)> warn = {};
@@ -70,7 +72,7 @@ class Models {
   // No model is in use any more.
   ~Models();
 
-  // The model of a name, loaded if it is not. An empty name means the only model. Blocks: requests
+  // The model of a name or an alias, under which it is lent, loaded if it is not. An empty name means the only model. Blocks: requests
   // that wait for a place come in the order of their calls, and before later ones for models that
   // are loaded. A model that lacks memory takes that of models without users. Errors:
   // model_not_found, missing_required_parameter for an empty name; those of the engine where it
@@ -111,6 +113,8 @@ class Models {
   class Ticket;
 
   [[nodiscard]] ApiResult<size_t> IndexOf(std::string_view name) const;
+  // The name of the model that an alias stands for; any other name as it is.
+  [[nodiscard]] std::string_view Resolved(std::string_view name) const;
   [[nodiscard]] ModelState StateOf(const Entry& entry) const;
   // The result of Acquire(): an error or a model, or nothing if the request has to wait.
   std::optional<ApiResult<UsedModel>> TryAcquire(Lock& lock, Entry& entry, Ticket& ticket,

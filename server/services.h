@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/config/config.h"
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/running_requests.h"
@@ -17,6 +19,7 @@ struct ApiOptions {
   RequestLimits limits = {};
   int64_t max_body_bytes = 64 << 20;
   int64_t max_loaded_models = 1;
+  std::vector<ModelAlias> aliases = {};
   // Endpoints that may be switched off.
   bool page = true;
   bool metrics = true;

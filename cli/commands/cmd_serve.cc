@@ -135,10 +135,24 @@ server::ApiOptions ApiOptionsOf(const ServerConfig& config, Console& console) {
                  .request_timeout = Seconds(config.request_timeout)},
       .max_body_bytes = config.max_body_bytes,
       .max_loaded_models = config.max_loaded_models,
+      .aliases = config.aliases,
       .page = config.page,
       .metrics = config.metrics,
       .embeddings = config.embeddings,
       .log = [&console](std::string_view line) { console.WriteError(std::string(line) + "\n"); }};
+}
+
+// Error server.alias for an alias of a model that is not served.
+Status CheckAliases(const std::vector<ModelAlias>& aliases,
+                    const std::vector<server::ServedModel>& models) {
+  for (const ModelAlias& alias : aliases) {
+    if (std::ranges::find(models, alias.model, &server::ServedModel::id) != models.end()) continue;
+    return MakeError(ErrorKind::kUsage, "server.alias",
+                     "server.aliases has '{}' for model '{}', which is not served; expected one of "
+                     "server.models",
+                     ShownName(alias.name), ShownName(alias.model));
+  }
+  return OkStatus();
 }
 
 Status CheckAccess(const ServeFlags& flags, const ServerConfig& config, bool has_keys,
@@ -223,6 +237,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   const auto media_budget = std::make_shared<MediaBudget>();
   RL_ASSIGN_OR_RETURN(auto served, DescribeServed(flags.config, models, loaded.environment,
                                                   media_budget, trace, console));
+  RL_RETURN_IF_ERROR(CheckAliases(config.aliases, served));
   RL_ASSIGN_OR_RETURN(auto engine, OpenServed(flags.config, models.front(), loaded.environment,
                                               media_budget, trace, console));
   const ModelInfo info = engine->info();

@@ -225,9 +225,17 @@ struct ServedModelSetting {
   bool operator==(const ServedModelSetting&) const = default;
 };
 
+// Another name for a model that the server answers with.
+struct ModelAlias {
+  std::string name = {};   // with a '*' at its end: all names that begin so
+  std::string model = {};  // the model's own name
+  bool operator==(const ModelAlias&) const = default;
+};
+
 // `rullama serve`. Times are in seconds.
 struct ServerConfig {
   std::vector<ServedModelSetting> models;  // empty: model.path alone
+  std::vector<ModelAlias> aliases;         // the first that fits counts
   // Without a value: one model stays for ever, of several each stays for 5 minutes.
   std::optional<KeepAlive> keep_alive;
   int64_t max_loaded_models = 1;

@@ -21,6 +21,10 @@ BlockSpec ServerSchema() {
              "The models to answer with, in place of `model.path`. The first is loaded at the "
              "start, the others when a request names them. `settings` has keys of this page, for "
              "one model: `{context.slots: 2}`.")
+      .Field("aliases", &ServerConfig::aliases, ListCodec<ModelAliasCodec>{},
+             "More names for the models, for programs that ask for one by a name of their own: "
+             "`{name: claude-*, model: gemma4:e2b}`. No list of models has them. The first that "
+             "fits counts.")
       .Field("keep_alive", &ServerConfig::keep_alive, KeepAliveCodec{},
              "How long a model stays loaded after its last answer, unless the request says it.",
              "-1 for one model, 5m for each of several")

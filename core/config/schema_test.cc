@@ -130,6 +130,7 @@ TEST(Schema, ValuesOfTheFullFile) {
                                              .adapters = {{folder + "one", 1}},
                                              .mmproj = folder + "models/towers.gguf",
                                              .settings = {{"context.slots", "2"}}}));
+  EXPECT_THAT(config->server.aliases, ElementsAre(ModelAlias{.name = "small-*", .model = "some"}));
   EXPECT_EQ(config->server.keep_alive, std::chrono::seconds(90));
   EXPECT_EQ(config->server.port, 8080);
   EXPECT_EQ(config->server.queue_timeout, 3);

@@ -81,6 +81,33 @@ Parsed<ServedModelSetting> ServedModelCodec::Parse(const YamlNode& node,
   return model;
 }
 
+Parsed<ModelAlias> ModelAliasCodec::Parse(const YamlNode& node, const ValueContext& context) const {
+  const auto wrong = [this](const YamlNode& at, const char* what_to_do) {
+    return tl::unexpected(ValueFault{ValueFault::Kind::kType, &at, Describe(), what_to_do});
+  };
+  if (node.kind != YamlNode::Kind::kMap) return wrong(node, "");
+  ModelAlias alias;
+  for (const YamlEntry& entry : node.entries) {
+    const std::string& key = entry.key.text;
+    if (key != "name" && key != "model") return wrong(entry.key, "");
+    auto fault =
+        Read(NameCodec{}, entry.value, context, key == "name" ? alias.name : alias.model);
+    if (fault) return tl::unexpected(*std::move(fault));
+  }
+  if (alias.name.empty() || alias.model.empty()) return wrong(node, "give both");
+  if (alias.name.find('*') < alias.name.size() - 1) return wrong(node, "put * at the end alone");
+  return alias;
+}
+
+std::string ModelAliasCodec::Describe() const {
+  return "a block with name, which may end in *, and model";
+}
+
+std::string ModelAliasCodec::Print(const ModelAlias& value) const {
+  return "{name: " + NameCodec{}.Print(value.name) + ", model: " + NameCodec{}.Print(value.model) +
+         "}";
+}
+
 std::string ServedModelCodec::Describe() const {
   return "a file, an Ollama name, or a block with path and, where wanted, name, keep_alive, "
          "adapters, mmproj and settings";

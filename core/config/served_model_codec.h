@@ -24,4 +24,12 @@ struct ServedModelCodec {
   [[nodiscard]] std::string Print(const ServedModelSetting& value) const;
 };
 
+// A block of name and model.
+struct ModelAliasCodec {
+  using Value = ModelAlias;
+  [[nodiscard]] Parsed<ModelAlias> Parse(const YamlNode& node, const ValueContext& context) const;
+  [[nodiscard]] std::string Describe() const;
+  [[nodiscard]] std::string Print(const ModelAlias& value) const;
+};
+
 }  // namespace rullama

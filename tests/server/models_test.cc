@@ -57,6 +57,21 @@ void WaitUntil(const Condition& condition) {
   EXPECT_TRUE(condition());
 }
 
+TEST(ModelsTest, AliasesAreNamesOfModels) {
+  Metrics metrics;
+  std::vector<ServedModel> served = {Served("one"), Served("two-b")};
+  Models models(served, Must(served.front().load()),
+                {.aliases = {{.name = "two-*", .model = "one"}, {.name = "b", .model = "one"}}},
+                metrics);
+  for (const char* name : {"two-a", "two-", "b", "one"}) {
+    const auto used = models.Acquire(name);
+    ASSERT_TRUE(used) << used.error().message;
+    EXPECT_EQ(used->id, name);
+  }
+  EXPECT_EQ(models.Find("two-b")->model.id, "two-b") << "a model's own name comes first";
+  EXPECT_EQ(CodeOf(models.Acquire("two")), "model_not_found");
+}
+
 TEST(ModelsTest, TheOneThatIsUsedLeastGivesItsPlaceUp) {
   Metrics metrics;
   Models models({Served("a"), Served("b:latest"), Served("c")}, Must(Open("cpu")),
