@@ -95,7 +95,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   // Where the steps that read a prompt end.
   [[nodiscard]] std::vector<int64_t> CutsOf(std::span<const int32_t> prompt) const {
     const Model& model = *session->model().model;
-    const auto borders = model.TurnBorders(session->tokenizer(), prompt);
+    const auto borders = model.BordersOf(session->tokenizer(), prompt);
     const auto media = SoftRowsOf(prompt, model.facts().media.whole_pictures);
     return CutPoints(std::ssize(prompt), session->chunk(), borders, media);
   }

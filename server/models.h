@@ -72,12 +72,13 @@ class Models {
   // No model is in use any more.
   ~Models();
 
-  // The model of a name or an alias, under which it is lent, loaded if it is not. An empty name means the only model. Blocks: requests
-  // that wait for a place come in the order of their calls, and before later ones for models that
-  // are loaded. A model that lacks memory takes that of models without users. Errors:
-  // model_not_found, missing_required_parameter for an empty name; those of the engine where it
-  // cannot be loaded; model_loading if no place for it gets free in time, shutting_down;
-  // client_left if `left` becomes true while the request waits, which LookAtLeft() makes known.
+  // The model of a name or an alias, under which it is lent, loaded if it is not. An empty name
+  // means the only model. Blocks: requests that wait for a place come in the order of their calls,
+  // and before later ones for models that are loaded. A model that lacks memory takes that of
+  // models without users. Errors: model_not_found, missing_required_parameter for an empty name;
+  // those of the engine where it cannot be loaded; model_loading if no place for it gets free in
+  // time, shutting_down; client_left if `left` becomes true while the request waits, which
+  // LookAtLeft() makes known.
   ApiResult<UsedModel> Acquire(std::string_view name, const std::atomic<bool>* left = nullptr);
   void LookAtLeft();
   // From now on, how long the model stays. 0: until nobody uses it.

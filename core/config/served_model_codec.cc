@@ -90,8 +90,7 @@ Parsed<ModelAlias> ModelAliasCodec::Parse(const YamlNode& node, const ValueConte
   for (const YamlEntry& entry : node.entries) {
     const std::string& key = entry.key.text;
     if (key != "name" && key != "model") return wrong(entry.key, "");
-    auto fault =
-        Read(NameCodec{}, entry.value, context, key == "name" ? alias.name : alias.model);
+    auto fault = Read(NameCodec{}, entry.value, context, key == "name" ? alias.name : alias.model);
     if (fault) return tl::unexpected(*std::move(fault));
   }
   if (alias.name.empty() || alias.model.empty()) return wrong(node, "give both");

@@ -1,6 +1,7 @@
 #include "engine/drafts/cut_points.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace rullama {
 namespace {
@@ -17,17 +18,25 @@ int64_t CutForMedia(int64_t last, int64_t next, std::span<const SoftRows> media)
   return next;
 }
 
+// The first border at `position` or after it; none is at the greatest number.
+int64_t FirstFrom(std::span<const int64_t> borders, int64_t position) {
+  const auto border = std::ranges::lower_bound(borders, position);
+  return border == borders.end() ? std::numeric_limits<int64_t>::max() : *border;
+}
+
 }  // namespace
 
-std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, std::span<const int64_t> turn_borders,
+std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, const PromptBorders& borders,
                                std::span<const SoftRows> media) {
   std::vector<int64_t> cuts;
   int64_t last = 0;
+  int64_t last_turn = 0;  // the last cut that is not before a passage
   while (true) {
-    const auto border = std::ranges::lower_bound(turn_borders, last + kMinTurnRows);
-    const int64_t next =
-        border == turn_borders.end() ? last + chunk : std::min(last + chunk, *border);
+    const int64_t turn = FirstFrom(borders.turns, std::max(last_turn + kMinTurnRows, last + 1));
+    const int64_t passage = FirstFrom(borders.passages, last + kMinTurnRows);
+    const int64_t next = std::min({last + chunk, turn, passage});
     last = CutForMedia(last, next, media);
+    if (last != passage) last_turn = last;
     if (last > tokens) return cuts;
     cuts.push_back(last);
   }

@@ -58,8 +58,8 @@ class CountingModel final : public Model {
       const nlohmann::json& /*tools*/, const EncodeChatOptions& /*options*/) const override {
     return None();
   }
-  [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& /*tokenizer*/,
-                                                 std::span<const TokenId> /*ids*/) const override {
+  [[nodiscard]] PromptBorders BordersOf(const Tokenizer& /*tokenizer*/,
+                                        std::span<const TokenId> /*ids*/) const override {
     return {};
   }
   [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(

@@ -27,6 +27,17 @@ struct EncodeChatOptions {
   size_t max_tokens = kAnyTokens;     // as in EncodeOptions
 };
 
+// Positions in the tokens of a conversation at which another one may part from it; ascending. Each
+// depends on the tokens before it and, of a passage, on the rest of its turn.
+struct PromptBorders {
+  // After turns, and after the results of tools in them: where the next turn begins or the model
+  // continues.
+  std::vector<int64_t> turns = {};
+  // Before the last passage of a turn: after its last empty line. A question often stands there,
+  // after the document that it is about or after the system's text.
+  std::vector<int64_t> passages = {};
+};
+
 // The tokens around what the model thinks.
 struct ThoughtMarkers {
   std::string_view begin;

@@ -101,11 +101,8 @@ class Model {
   [[nodiscard]] virtual std::optional<MediaMarkers> MarkersOf(MediaKind /*kind*/) const {
     return std::nullopt;
   }
-  // The positions after the turns of a conversation's tokens, and after the results of tools in
-  // them, ascending: where the next turn begins or the model continues. A function of the tokens
-  // before each alone.
-  [[nodiscard]] virtual std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
-                                                         std::span<const TokenId> ids) const = 0;
+  [[nodiscard]] virtual PromptBorders BordersOf(const Tokenizer& tokenizer,
+                                                std::span<const TokenId> ids) const = 0;
   [[nodiscard]] virtual std::unique_ptr<OutputParser> MakeOutputParser(
       const OutputParserOptions& options) const = 0;
 

@@ -115,9 +115,9 @@ std::string Gemma3Model::JinjaTemplate() const {
   return form_ == gemma3::ChatForm::kTurns ? gemma3::JinjaTemplate() : "";
 }
 
-std::vector<int64_t> Gemma3Model::TurnBorders(const Tokenizer& tokenizer,
-                                              std::span<const TokenId> ids) const {
-  return chat::TurnBorders(tokenizer, gemma3::kTurnMarkers, ids);
+PromptBorders Gemma3Model::BordersOf(const Tokenizer& tokenizer,
+                                     std::span<const TokenId> ids) const {
+  return chat::BordersOf(tokenizer, gemma3::kTurnMarkers, ids);
 }
 
 std::unique_ptr<OutputParser> Gemma3Model::MakeOutputParser(

@@ -44,8 +44,8 @@ class Gemma3Model final : public Model {
                                                const nlohmann::json& tools,
                                                const EncodeChatOptions& options) const override;
   [[nodiscard]] std::string JinjaTemplate() const override;
-  [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
-                                                 std::span<const TokenId> ids) const override;
+  [[nodiscard]] PromptBorders BordersOf(const Tokenizer& tokenizer,
+                                        std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(
       const OutputParserOptions& options) const override;
   [[nodiscard]] std::span<const std::string_view> AnswerMarkers() const override;

@@ -106,9 +106,9 @@ std::optional<MediaMarkers> Gemma4Model::MarkersOf(MediaKind kind) const {
   return MediaMarkers{gemma4::kAudioBegin, gemma4::kAudio, gemma4::kAudioEnd};
 }
 
-std::vector<int64_t> Gemma4Model::TurnBorders(const Tokenizer& tokenizer,
-                                              std::span<const TokenId> ids) const {
-  return chat::TurnBorders(tokenizer, gemma4::kTurnMarkers, ids);
+PromptBorders Gemma4Model::BordersOf(const Tokenizer& tokenizer,
+                                     std::span<const TokenId> ids) const {
+  return chat::BordersOf(tokenizer, gemma4::kTurnMarkers, ids);
 }
 
 std::unique_ptr<OutputParser> Gemma4Model::MakeOutputParser(

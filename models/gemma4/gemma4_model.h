@@ -41,8 +41,8 @@ class Gemma4Model final : public Model {
   [[nodiscard]] std::string JinjaTemplate() const override;
   [[nodiscard]] std::optional<ThoughtMarkers> MarkersOfThoughts() const override;
   [[nodiscard]] std::optional<MediaMarkers> MarkersOf(MediaKind kind) const override;
-  [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
-                                                 std::span<const TokenId> ids) const override;
+  [[nodiscard]] PromptBorders BordersOf(const Tokenizer& tokenizer,
+                                        std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(
       const OutputParserOptions& options) const override;
   [[nodiscard]] std::span<const std::string_view> AnswerMarkers() const override;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <utility>
+
 namespace rullama {
 namespace {
 
@@ -9,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 std::vector<int64_t> Cuts(int64_t tokens, int64_t chunk, std::vector<int64_t> borders = {}) {
-  return CutPoints(tokens, chunk, borders);
+  return CutPoints(tokens, chunk, {.turns = std::move(borders)});
 }
 
 TEST(CutPoints, AreWholeChunksWithoutTurns) {
@@ -25,6 +27,16 @@ TEST(CutPoints, AreAtTurnBordersThatAreFarEnoughFromTheLastCut) {
   EXPECT_THAT(Cuts(400, 256, {70, 100, 134}), ElementsAre(70, 134, 390));
   EXPECT_THAT(Cuts(600, 256, {256, 300, 330}), ElementsAre(256, 330, 586));
   EXPECT_THAT(Cuts(300, 32, {70, 100}), ElementsAre(32, 64, 96, 128, 160, 192, 224, 256, 288));
+}
+
+TEST(CutPoints, AreBeforeTheLastPassageOfATurnToo) {
+  const PromptBorders borders = {.turns = {300, 420}, .passages = {280, 330}};
+  EXPECT_THAT(CutPoints(500, 256, borders), ElementsAre(256, 330, 420))
+      << "280 and 300 are too near to 256";
+  EXPECT_THAT(CutPoints(500, 512, borders), ElementsAre(280, 300, 420))
+      << "a passage does not take the cut of its turn";
+  // A prompt that grows keeps them.
+  EXPECT_THAT(CutPoints(310, 512, {.turns = {300}, .passages = {280}}), ElementsAre(280, 300));
 }
 
 TEST(CutPoints, AreAfterEachPictureAndSound) {

@@ -1,6 +1,8 @@
 #include "models/common/chat/encoding.h"
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace rullama::chat {
 
@@ -56,17 +58,28 @@ Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarke
   return example;
 }
 
-std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, const TurnMarkers& markers,
-                                 std::span<const TokenId> ids) {
+PromptBorders BordersOf(const Tokenizer& tokenizer, const TurnMarkers& markers,
+                        std::span<const TokenId> ids) {
   const auto turn_end = tokenizer.FindToken(markers.end);
   const auto line_break = tokenizer.FindToken("\n");
-  std::vector<int64_t> borders;
+  PromptBorders borders;
   if (!turn_end || !line_break) return borders;
   const auto result_end =
       markers.result_end.empty() ? std::nullopt : tokenizer.FindToken(markers.result_end);
-  for (size_t i = 1; i < ids.size(); ++i) {
-    const bool after_turn = ids[i - 1] == *turn_end && ids[i] == *line_break;
-    if (after_turn || ids[i] == result_end) borders.push_back(static_cast<int64_t>(i) + 1);
+  const auto is_empty_line = [&](TokenId id) {
+    if (!tokenizer.Contains(id)) return false;  // of a picture
+    const std::string_view text = tokenizer.TokenText(id);
+    return text.size() > 1 && text.find_first_not_of('\n') == std::string_view::npos;
+  };
+  std::optional<int64_t> passage;  // where the last one of this turn begins
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto after = static_cast<int64_t>(i) + 1;
+    const bool ends_turn = i > 0 && ids[i - 1] == *turn_end && ids[i] == *line_break;
+    if (is_empty_line(ids[i])) passage = after;
+    if (!ends_turn && ids[i] != result_end) continue;
+    borders.turns.push_back(after);
+    if (ends_turn && passage) borders.passages.push_back(*passage);
+    passage.reset();
   }
   return borders;
 }

@@ -37,10 +37,8 @@ Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const Turn
 Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarkers& markers,
                                      const ChatPrompt& prompt);
 
-// The positions after turns, ascending: after each end of a turn and the line break that follows
-// it, and after each result of a tool, where the prompt of an agent ends. Text of users holds no
-// markers, so these are the template's own.
-std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, const TurnMarkers& markers,
-                                 std::span<const TokenId> ids);
+// Text of users holds no markers, so the ends of turns are the template's own.
+PromptBorders BordersOf(const Tokenizer& tokenizer, const TurnMarkers& markers,
+                        std::span<const TokenId> ids);
 
 }  // namespace rullama::chat

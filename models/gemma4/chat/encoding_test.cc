@@ -55,7 +55,7 @@ TEST(ChatEncoding, TurnBordersAreWhereTheTemplateBeginsTurns) {
   const auto first = RenderChat(messages, {}, {});
   ASSERT_TRUE(first);
   const auto ids = EncodeOrFail(*tokenizer, *first);
-  const std::vector<int64_t> borders = chat::TurnBorders(*tokenizer, kTurnMarkers, ids);
+  const std::vector<int64_t> borders = chat::BordersOf(*tokenizer, kTurnMarkers, ids).turns;
   ASSERT_EQ(borders.size(), 2U);  // after the system prompt and the user's turn
   for (const int64_t border : borders) {
     EXPECT_EQ(ids[static_cast<size_t>(border)], tokenizer->FindToken("<|turn>"));
@@ -66,9 +66,27 @@ TEST(ChatEncoding, TurnBordersAreWhereTheTemplateBeginsTurns) {
   const auto second = RenderChat(messages, {}, {});
   ASSERT_TRUE(second);
   const std::vector<int64_t> later =
-      chat::TurnBorders(*tokenizer, kTurnMarkers, EncodeOrFail(*tokenizer, *second));
+      chat::BordersOf(*tokenizer, kTurnMarkers, EncodeOrFail(*tokenizer, *second)).turns;
   ASSERT_EQ(later.size(), 4U);
   EXPECT_TRUE(std::equal(borders.begin(), borders.end(), later.begin()));
+}
+
+TEST(ChatEncoding, AQuestionAfterADocumentIsAPassage) {
+  const auto vocabulary = LoadTinyVocabulary();
+  const auto tokenizer = vocabulary->Build();
+  std::vector<std::vector<TokenId>> before;  // the tokens before the passage
+  for (const char* question : {"Who is the prince?", "Where?"}) {
+    const Json messages =
+        Json::array({{{"role", "user"},
+                      {"content", std::string("It was in July.\n\nAnna spoke.\n\n") + question}}});
+    const auto prompt = RenderChat(messages, {}, {});
+    ASSERT_TRUE(prompt);
+    const auto ids = EncodeOrFail(*tokenizer, *prompt);
+    const auto passages = chat::BordersOf(*tokenizer, kTurnMarkers, ids).passages;
+    ASSERT_EQ(passages.size(), 1U);
+    before.emplace_back(ids.begin(), ids.begin() + passages.front());
+  }
+  EXPECT_EQ(before[0], before[1]);
 }
 
 TEST(ChatEncoding, ThePromptOfAnAgentEndsAtABorder) {
@@ -86,7 +104,7 @@ TEST(ChatEncoding, ThePromptOfAnAgentEndsAtABorder) {
   const auto prompt = RenderChat(messages, {}, {});
   ASSERT_TRUE(prompt);
   const auto ids = EncodeOrFail(*tokenizer, *prompt);
-  const std::vector<int64_t> borders = chat::TurnBorders(*tokenizer, kTurnMarkers, ids);
+  const std::vector<int64_t> borders = chat::BordersOf(*tokenizer, kTurnMarkers, ids).turns;
   ASSERT_EQ(borders.size(), 3U);  // after the user's turn and each result
   EXPECT_EQ(borders.back(), std::ssize(ids));
 }
