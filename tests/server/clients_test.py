@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""clients_test.py --program RULLAMA --suite FOLDER --environments FOLDER --model FILE --group EXPRESSION
+"""clients_test.py --program RULLAMA --suite FOLDER --environments FOLDER --model FILE --group EXPRESSION [--suites LIST]
 
 Runs the client suite, which asks a server through the libraries that people use and through a browser, against
 `rullama serve` on the processor. The suite makes its Python environments from pinned lists, in --environments; its
-pages need chromium and chromium-driver. --group names the part to run as `pytest -m` does.
+pages need chromium and chromium-driver. --group names the part to run as `pytest -m` does, --suites its environments.
 """
 
 import argparse
@@ -21,13 +21,19 @@ def main():
     for name in ("program", "suite", "environments", "model"):
         parser.add_argument(f"--{name}", required=True, type=Path)
     parser.add_argument("--group", required=True)
+    parser.add_argument("--suites", default="1 2")
     arguments = parser.parse_args()
     flags = ["-m", str(arguments.model), "--backend", "cpu", "--slots", "4"]
     with tempfile.TemporaryDirectory() as folder, Server(str(arguments.program), flags, folder) as server:
         suite = ["bash", str(arguments.suite / "run.sh"), f"http://127.0.0.1:{server.port}"]
         return subprocess.run(
             [*suite, "-m", arguments.group],
-            env={**os.environ, "CLIENTS_VENV": str(arguments.environments)},
+            env={
+                **os.environ,
+                "CLIENTS_VENV": str(arguments.environments),
+                "SUITES": arguments.suites,
+                "RULLAMA": str(arguments.program),
+            },
             check=False,
         ).returncode
 
