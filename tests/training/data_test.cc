@@ -158,8 +158,8 @@ TEST_F(DataTest, FormsOfOtherToolsAreRead) {
       R"({"conversations":[{"from":"human","value":"Who?"},{"from":"gpt","value":"A count."}]})",
       R"({"instruction":"Who?","input":"","output":"A count."})",
       R"({"instruction":"Who?","output":"A count."})",
-      R"({"prompt":[{"role":"user","content":"Who?"}],)"
-      R"("completion":[{"role":"assistant","content":"A count."}]})",
+      (R"({"prompt":[{"role":"user","content":"Who?"}],)"
+       R"("completion":[{"role":"assistant","content":"A count."}]})"),
   };
   for (const char* one : same) {
     const auto set = Parse(one);
