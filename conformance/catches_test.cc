@@ -334,7 +334,8 @@ TEST(Manifest, TheMatrixMayListRefusedOps) {
 TEST(Conformance, AFailureWhileRunningNamesTheOp) {
   const RunResult run = RunWrong("fails_at_its_first_op", {"--filter", "Op.copy/f32_t7"});
   EXPECT_EQ(run.exit_code, kTestFailed) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("plan_execute failed at op 0 (copy 'y'): the device is tired"));
+  EXPECT_THAT(run.out,
+              HasSubstr("plan_execute failed at op 0 (copy 'copy.1'): the device is tired"));
 }
 
 TEST(Matrix, AnAttributeThatIsRefusedIsNoListOfTypes) {
