@@ -87,7 +87,9 @@ TEST_F(MessagesTest, EachPromptOfAnAgentIsReused) {
     const json usage = Answer(body)["usage"];
     const auto cached = usage["cache_read_input_tokens"].get<double>();
     const double prompt = cached + usage["input_tokens"].get<double>();
-    if (turn > 0) EXPECT_GE(cached, 0.95 * prompt) << turn << " " << usage;
+    if (turn > 0) {
+      EXPECT_GE(cached, 0.95 * prompt) << turn << " " << usage;
+    }
     const json call = {{"type", "tool_use"},
                        {"id", id},
                        {"name", "read_file"},

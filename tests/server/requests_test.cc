@@ -681,7 +681,10 @@ TEST(LegacyLogprobsTest, AnEchoListsTheTokensOfItsPrompt) {
     const char* const texts[] = {"<bos>", "a", "\xC3", "\xA9", "b"};
     return std::string(texts[token]);
   };
-  AnswerRequest request{.echo = true, .logprobs = 1, .token_ids = true};
+  AnswerRequest request;
+  request.echo = true;
+  request.logprobs = 1;
+  request.token_ids = true;
   request.views = {{.text = "a\xC3\xA9", .ids = {0, 1, 2, 3}, .hidden = 1}};
   Choice choice;
   choice.completion.text = "b";
