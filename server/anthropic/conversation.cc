@@ -149,9 +149,9 @@ class BlockReader {
 
 bool IsMedium(const json& part) { return part.contains("medium"); }
 
-// What a tool returned when it failed.
+// What a tool returned when it failed: {"error": text}, as the value of its response.
 json FailureOf(const json& content) {
-  if (content.is_string()) return {{"error", content}};
+  if (content.is_string()) return {{"value", {{"error", content}}}};
   std::string text;
   json parts = json::array();
   for (const json& part : content) {
@@ -159,7 +159,7 @@ json FailureOf(const json& content) {
     if (IsMedium(part)) parts.push_back(part);
   }
   json failure = {{"error", text}};
-  if (parts.empty()) return failure;
+  if (parts.empty()) return {{"value", std::move(failure)}};
   parts.insert(parts.begin(), BlockReader::TextPart(failure.dump()));
   return parts;
 }

@@ -94,7 +94,7 @@ TEST(MessagesRequestTest, ResultsStandAfterTheirCallsWithTheirPictures) {
   std::vector<std::string> roles;
   for (const json& message : messages) roles.push_back(message["role"]);
   EXPECT_THAT(roles, ElementsAre("user", "assistant", "tool", "tool", "system", "user"));
-  EXPECT_EQ(messages[2]["content"], json({{"error", "no"}}));
+  EXPECT_EQ(messages[2]["content"], json({{"value", {{"error", "no"}}}}));
   EXPECT_EQ(messages[3]["content"], json::parse(R"([{"type": "image"}])"));
   ASSERT_EQ(prompt.media.size(), 2U);
   EXPECT_EQ(prompt.media[0].bytes, "B");  // that of the result, which comes first
