@@ -133,7 +133,9 @@ ApiResult<MessagesRequest> ReadBody(const json& body, const BodyContext& context
   ReadSettings(fields, context, request);
   ReadStopSequences(fields, request.stop);
   out.answer.stream = fields.Boolean("stream").value_or(false);
-  ReadThinkingMode(fields, max_tokens.value_or(std::numeric_limits<int64_t>::max()), out, request);
+  // A prompt that is counted need not say how long its answer may be.
+  const int64_t most = counts ? std::numeric_limits<int64_t>::max() : max_tokens.value_or(0);
+  ReadThinkingMode(fields, most, out, request);
   AnthropicTools tools = ReadAnthropicTools(fields, context);
   ApplyOutput(fields, context, tools.tools, ReadOutputFormat(fields, context, out.answer), request,
               out.answer);

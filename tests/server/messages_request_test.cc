@@ -173,10 +173,13 @@ TEST(MessagesRequestTest, TheLastTurnOfTheAssistantIsContinued) {
 }
 
 TEST(MessagesRequestTest, ACountNeedsNoTokensToWrite) {
-  constexpr const char* kCounted = R"("messages": [{"role": "user", "content": "a"}],
-                                      "thinking": {"type": "enabled", "budget_tokens": 9})";
-  EXPECT_TRUE(ReadMembers(kCounted, /*counted=*/true));
-  EXPECT_EQ(ReadMembers(kCounted).error().param, "max_tokens");
+  const std::string prompt = R"("messages": [{"role": "user", "content": "a"}],
+                                "thinking": {"type": "enabled", "budget_tokens": 9})";
+  EXPECT_TRUE(ReadMembers(prompt, /*counted=*/true));
+  EXPECT_EQ(ReadMembers(prompt).error().param, "max_tokens");
+  const std::string few = prompt + R"(, "max_tokens": 8)";
+  EXPECT_TRUE(ReadMembers(few, /*counted=*/true));
+  EXPECT_EQ(ReadMembers(few).error().param, "thinking.budget_tokens");
 }
 
 struct Fault {
