@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/base/check.h"
 #include "models/gemma3/family.h"
 #include "models/gemma4/family.h"
 
@@ -27,22 +28,41 @@ std::string ArchitectureNames() {
   return names;
 }
 
+bool Contains(std::span<const std::string_view> architectures, std::string_view name) {
+  return std::ranges::find(architectures, name) != architectures.end();
+}
+
+// Null if no family has such assistants.
+const ModelFamily* FindFamilyOfAssistants(const GgufFile& file) {
+  const auto name = file.FindString("general.architecture");
+  if (!name || !*name) return nullptr;
+  const auto* const family = std::ranges::find_if(
+      kFamilies, [&](const ModelFamily* f) { return Contains(f->assistants, **name); });
+  return family == std::end(kFamilies) ? nullptr : *family;
+}
+
+// `width`: " and width 1536", if it is known.
+tl::unexpected<Error> NotAModel(const ModelFamily& family, std::string_view width) {
+  return MakeError(ErrorKind::kModelFile, "model.assistant",
+                   "this is a drafter for a model of architecture '{}'{}, expected a model; use -m "
+                   "MODEL --draft-model FILE, or drafts.model",
+                   family.architectures.front(), width);
+}
+
 }  // namespace
 
 std::span<const ModelFamily* const> ModelFamilies() { return kFamilies; }
 
 Result<const ModelFamily*> FindFamily(std::string_view architecture) {
   for (const ModelFamily* family : kFamilies) {
-    if (std::ranges::find(family->architectures, architecture) != family->architectures.end()) {
-      return family;
-    }
+    if (Contains(family->architectures, architecture)) return family;
     for (const UnsupportedArchitecture& other : family->unsupported) {
       if (other.name != architecture) continue;
       return MakeError(ErrorKind::kModelFile, "model.unsupported",
-                       "found architecture '{}', {}, which is not supported yet by this version; "
-                       "give the model it was made for",
+                       "found architecture '{}', {}, which is not supported yet by this version",
                        architecture, other.what);
     }
+    if (Contains(family->assistants, architecture)) return NotAModel(*family, "");
   }
   const std::string_view hint =
       architecture == kProjectorArchitecture
@@ -59,6 +79,11 @@ Result<const ModelFamily*> FamilyOf(const GgufFile& file) {
                      "this is a LoRA adapter, expected a model; use -m MODEL --lora FILE, or "
                      "model.adapters");
   }
+  if (const ModelFamily* family = FindFamilyOfAssistants(file)) {
+    const auto assistant = family->read_assistant(file, AssistantOrigin::kFound);
+    return NotAModel(
+        *family, assistant ? fmt::format(" and width {}", (*assistant)->facts().target_width) : "");
+  }
   RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
   return FindFamily(name);
 }
@@ -70,6 +95,14 @@ Result<Towers> ReadTowers(const GgufFile& file) {
     if (towers.picture || towers.sound) return towers;
   }
   return Towers();
+}
+
+bool IsAssistant(const GgufFile& file) { return FindFamilyOfAssistants(file) != nullptr; }
+
+Result<std::unique_ptr<Assistant>> ReadAssistant(const GgufFile& file) {
+  const ModelFamily* family = FindFamilyOfAssistants(file);
+  RL_CHECK(family != nullptr);
+  return family->read_assistant(file, AssistantOrigin::kNamed);
 }
 
 Result<std::unique_ptr<Model>> OpenModel(const GgufFile& file) {

@@ -18,7 +18,8 @@ namespace rullama {
 [[nodiscard]] std::span<const ModelFamily* const> ModelFamilies();
 
 // The family of an architecture. Errors (kModelFile): model.arch (no family has it),
-// model.unsupported (a family knows it, but this version does not run it).
+// model.unsupported (a family knows it, but this version does not run it), model.assistant (of an
+// assistant, which is not a model).
 Result<const ModelFamily*> FindFamily(std::string_view architecture);
 
 // The family of a file. Errors: those of FindFamily; gguf.key_* if the file names no architecture.
@@ -27,6 +28,13 @@ Result<const ModelFamily*> FamilyOf(const GgufFile& file);
 // The towers of any file: an mmproj file, or a model with towers. Errors: those of
 // ModelFamily::read_towers.
 Result<Towers> ReadTowers(const GgufFile& file);
+
+// Whether a file is an assistant, by its metadata.
+[[nodiscard]] bool IsAssistant(const GgufFile& file);
+
+// The assistant of such a file, for whatever model it was made for. Errors: those of
+// ModelFamily::read_assistant.
+Result<std::unique_ptr<Assistant>> ReadAssistant(const GgufFile& file);
 
 // Opens the model of a file. Errors: those of FamilyOf and ModelFamily::open.
 Result<std::unique_ptr<Model>> OpenModel(const GgufFile& file);

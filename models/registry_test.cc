@@ -33,6 +33,10 @@ TEST(Registry, EveryArchitectureHasOneFamily) {
     for (const UnsupportedArchitecture& other : family->unsupported) {
       EXPECT_TRUE(seen.insert(other.name).second) << other.name;
     }
+    for (const std::string_view name : family->assistants) {
+      EXPECT_TRUE(seen.insert(name).second) << name;
+      EXPECT_EQ(FindFamily(name).error().id, "model.assistant");
+    }
   }
   EXPECT_TRUE(seen.contains("gemma4"));
   EXPECT_TRUE(seen.contains("diffusion-gemma"));
@@ -62,8 +66,9 @@ TEST(Registry, OtherArchitecturesAreRefused) {
   EXPECT_THAT(OpenSmall("clip").error().message, HasSubstr("give the text model"));
   const auto drafter = OpenSmall("gemma4-assistant");
   ASSERT_FALSE(drafter);
-  EXPECT_EQ(drafter.error().id, "model.unsupported");
-  EXPECT_THAT(drafter.error().message, HasSubstr("a drafter for speculative decoding"));
+  EXPECT_EQ(drafter.error().id, "model.assistant");
+  EXPECT_THAT(drafter.error().message,
+              HasSubstr("a drafter for a model of architecture 'gemma4', expected a model"));
 }
 
 TEST(Registry, AFileWithoutAnArchitectureIsRefused) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/commands/command.h"
+#include "cli/commands/drafter_summary.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/model_summary.h"
@@ -29,6 +30,7 @@ constexpr size_t kMaxSafeBytes = 1024;   // of a name, or of an error that quote
 struct InspectFlags {
   std::string path;
   std::string mmproj;
+  std::string drafter;
   int64_t context = kDefaultCapacity;
   bool json = false;
   ConfigFlags config;
@@ -187,6 +189,7 @@ json FileAsJson(const ModelFile& model, const ModelSummary& summary, const Inspe
           {"types", types},
           {"memory", MemoryAsJson(file, flags.context)},
           {"towers", TowersOf(model, flags.mmproj)},
+          {"drafter", DrafterAsJson(model, flags.drafter)},
           {"metadata", metadata},
           {"tensors", TensorsAsJson(file)}};
 }
@@ -236,6 +239,9 @@ std::string HeadText(const json& file) {
                         SizeOf(memory["kv_cache_bytes"]), SizeOf(memory["total_bytes"]));
   }
   text += TowersLines(file["towers"]);
+  if (const std::string line = DrafterText(file["drafter"]); !line.empty()) {
+    text += "drafter: " + line;
+  }
   return text + fmt::format("file: {}, GGUF {}, dialect of {}, {} tensors\n",
                             Safe(file["path"].get<std::string>()), Dump(file["version"]),
                             file["dialect"].get<std::string>(), file["tensors"].size());
@@ -290,6 +296,8 @@ void AddInspectCommand(CLI::App& app, CommandContext& context) {
       ->required()
       ->option_text("FILE|NAME");
   command->add_option("--mmproj", flags->mmproj, "File of the model's towers")->option_text("FILE");
+  command->add_option("--draft-model", flags->drafter, "File of the model's drafter")
+      ->option_text("FILE");
   command->add_option("-c,--ctx-size", flags->context, "Estimate memory for this context")
       ->check(CLI::Range(int64_t{1}, int64_t{16777216}))
       ->option_text("N");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands/command.h"
+#include "cli/commands/drafter_summary.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/model_summary.h"
@@ -118,7 +119,9 @@ struct ShowFlags {
 Result<int> ShowModel(const ShowFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.name));
   RL_ASSIGN_OR_RETURN(const ModelSummary summary, SummarizeOnBackend(model, flags.config, console));
-  RL_RETURN_IF_ERROR(console.Write(SummaryText(summary)));
+  const std::string drafter = DrafterText(DrafterAsJson(model, ""));
+  RL_RETURN_IF_ERROR(
+      console.Write(SummaryText(summary) + (drafter.empty() ? "" : "drafter        " + drafter)));
   return 0;
 }
 

@@ -43,12 +43,13 @@ struct DrawnModel {
 // An architecture of the family that this version does not run.
 struct UnsupportedArchitecture {
   std::string_view name;
-  std::string_view what;  // "a drafter for speculative decoding"
+  std::string_view what;  // "a model with alternating updates"
 };
 
 struct ModelFamily {
   std::span<const std::string_view> architectures;  // values of general.architecture, at least one
   std::span<const UnsupportedArchitecture> unsupported;
+  std::span<const std::string_view> assistants;  // values of general.architecture
 
   // Checks hyperparameters and tensors of a file of one of `architectures`; the model holds no
   // reference to it. Errors (kModelFile): model.*, gguf.key_*.
@@ -56,6 +57,10 @@ struct ModelFamily {
   // The towers of a file, for whatever text model they were made for; none if it has none. Null:
   // the family has no towers. Errors: those of Model::ReadTowers.
   Result<Towers> (*read_towers)(const GgufFile& file);
+  // The assistant of a file of one of `assistants`, for whatever model it was made for. Null: the
+  // family has none. Errors: those of Model::ReadAssistant about the file.
+  Result<std::unique_ptr<Assistant>> (*read_assistant)(const GgufFile& file,
+                                                       AssistantOrigin origin);
   // The program whose converter wrote the file: "llama.cpp", "ollama" or "unknown".
   std::string_view (*dialect)(const GgufFile& file);
   // Writes a file of these shapes with random weights: every tensor, type and metadata key that a

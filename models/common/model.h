@@ -19,6 +19,7 @@
 #include "core/gguf/gguf.h"
 #include "models/common/adapter.h"
 #include "models/common/answer_form.h"
+#include "models/common/assistant.h"
 #include "models/common/chat.h"
 #include "models/common/facts.h"
 #include "models/common/model_graph.h"
@@ -57,6 +58,16 @@ class Model {
   // model.tower for a file made for another model; model.*, gguf.key_*.
   [[nodiscard]] virtual Result<Towers> ReadTowers(const GgufFile& /*file*/) const {
     return Towers();
+  }
+
+  // The assistant for this model in a file (IsAssistant). Errors: draft.* for one that was made for
+  // another model, draft.target for a model of a family without assistants (kUsage); model.*,
+  // gguf.*, draft.ordering (kModelFile).
+  [[nodiscard]] virtual Result<std::unique_ptr<Assistant>> ReadAssistant(
+      const GgufFile& /*file*/, AssistantOrigin /*origin*/) const {
+    return MakeError(ErrorKind::kUsage, "draft.target",
+                     "there is no drafter for models of this family, expected a Gemma 4 model; "
+                     "give a smaller model of the same family");
   }
 
   // Reads a low-rank adapter of this model. Errors: adapter.*, safetensors.*, gguf.*, io.*.

@@ -52,8 +52,10 @@ DrawnModel DrawGemma3(uint64_t seed) {
 
 const ModelFamily kGemma3Family = {.architectures = kArchitectures,
                                    .unsupported = kUnsupported,
+                                   .assistants = {},
                                    .open = OpenGemma3,
                                    .read_towers = nullptr,
+                                   .read_assistant = nullptr,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma3,
                                    .write_synthetic_towers = nullptr,

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "models/gemma4/drafter/assistant.h"
+#include "models/gemma4/drafter/drafter_file.h"
 #include "models/gemma4/files/random_model.h"
 #include "models/gemma4/files/synth.h"
 #include "models/gemma4/files/synth_towers.h"
@@ -14,9 +16,6 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kArchitectures = {kGemma4Architecture,
                                                             kDiffusionGemmaArchitecture};
-constexpr std::string_view kDrafter = "a drafter for speculative decoding";
-constexpr std::array<UnsupportedArchitecture, 2> kUnsupported = {
-    {{"gemma4-assistant", kDrafter}, {"gemma4_assistant", kDrafter}}};
 
 Result<std::unique_ptr<Model>> OpenGemma4(const GgufFile& file) {
   RL_ASSIGN_OR_RETURN(auto model, Gemma4Model::FromFile(file));
@@ -56,9 +55,11 @@ DrawnModel DrawGemma4(uint64_t seed) {
 }  // namespace
 
 const ModelFamily kGemma4Family = {.architectures = kArchitectures,
-                                   .unsupported = kUnsupported,
+                                   .unsupported = {},
+                                   .assistants = gemma4::kDrafterArchitectures,
                                    .open = OpenGemma4,
                                    .read_towers = gemma4::ReadTowers,
+                                   .read_assistant = gemma4::ReadAssistant,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma4,
                                    .write_synthetic_towers = WriteSyntheticGemma4Towers,

@@ -6,6 +6,7 @@
 #include "models/gemma4/chat/answer_grammar.h"
 #include "models/gemma4/chat/encoding.h"
 #include "models/gemma4/chat/output_parser.h"
+#include "models/gemma4/drafter/assistant.h"
 #include "models/gemma4/graph/model.h"
 #include "models/gemma4/towers/towers.h"
 
@@ -70,6 +71,11 @@ uint64_t Gemma4Model::CacheBytes(const BuildOptions& options) const {
 
 Result<Towers> Gemma4Model::ReadTowers(const GgufFile& file) const {
   return gemma4::ReadTowers(file, config_.width);
+}
+
+Result<std::unique_ptr<Assistant>> Gemma4Model::ReadAssistant(const GgufFile& file,
+                                                              AssistantOrigin origin) const {
+  return gemma4::ReadAssistant(file, origin, config_);
 }
 
 Result<Adapter> Gemma4Model::ReadAdapter(const std::string& path) const {

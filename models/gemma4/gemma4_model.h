@@ -25,6 +25,8 @@ class Gemma4Model final : public Model {
   [[nodiscard]] Result<Graph> BuildConditioning() const override;
   [[nodiscard]] uint64_t CacheBytes(const BuildOptions& options) const override;
   [[nodiscard]] Result<Towers> ReadTowers(const GgufFile& file) const override;
+  [[nodiscard]] Result<std::unique_ptr<Assistant>> ReadAssistant(
+      const GgufFile& file, AssistantOrigin origin) const override;
   [[nodiscard]] Result<Adapter> ReadAdapter(const std::string& path) const override;
   [[nodiscard]] std::vector<AdaptableWeight> AdaptableWeights() const override;
   [[nodiscard]] Status WriteAdapter(const Adapter& adapter, const AdapterFileOptions& options,

@@ -1,6 +1,7 @@
 // Small Gemma 4 model files in memory for tests, with ways to spoil them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,6 +29,7 @@ class Gemma4TestFile {
     std::vector<uint64_t> dims;  // in the order of the file: fastest first
     DType dtype = DType::kF32;
     std::vector<float> values = {};
+    std::vector<std::byte> bytes = {};  // of other types; all 0 if there are none
   };
 
   GgufWriter writer;
@@ -150,6 +152,7 @@ class Gemma4TestFile {
     const uint64_t size = RowBytes(tensor.dtype, elements);
     const size_t start = bytes.size();
     bytes.resize(start + size);
+    std::ranges::copy(tensor.bytes, bytes.begin() + static_cast<ptrdiff_t>(start));
     if (tensor.dtype != DType::kF32) return;
     for (uint64_t i = 0; i < elements; ++i) {
       const float value = i < tensor.values.size() ? tensor.values[i] : 1.0F;

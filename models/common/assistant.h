@@ -1,0 +1,54 @@
+// Assistants: small networks that guess the next tokens of the model that they were trained for
+// (multi-token prediction). An assistant has no keys and values of its own. Its attention reads the
+// caches of its model, and it starts from what the model computed last.
+//
+// Thread safety: immutable; const member functions may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rullama {
+
+struct AssistantFacts {
+  int64_t layers = 0;
+  int64_t width = 0;         // of its own residual stream
+  int64_t target_width = 0;  // of the model that it was made for
+  int64_t vocabulary = 0;    // tokens
+  // A head with ordered embeddings computes the tokens of `chosen_clusters` of the `clusters` into
+  // which the vocabulary is divided. 0: the head computes all tokens.
+  int64_t clusters = 0;
+  int64_t chosen_clusters = 0;
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;       // of the tensors in the file
+  uint64_t step_bytes = 0;  // of the weights that guessing one token reads
+
+  [[nodiscard]] bool has_ordered_head() const { return clusters > 0; }
+};
+
+// A file that somebody named has to be right. Of one that was found beside a model, a damaged head
+// with ordered embeddings is a warning, and the assistant then computes all tokens.
+enum class AssistantOrigin : uint8_t { kNamed, kFound };
+
+class Assistant {
+ public:
+  Assistant(const Assistant&) = delete;
+  Assistant& operator=(const Assistant&) = delete;
+  virtual ~Assistant() = default;
+
+  [[nodiscard]] const AssistantFacts& facts() const { return facts_; }
+  // Warnings for the user about the file, one sentence each.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
+ protected:
+  Assistant(AssistantFacts facts, std::vector<std::string> warnings)
+      : facts_(facts), warnings_(std::move(warnings)) {}
+
+ private:
+  AssistantFacts facts_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace rullama
