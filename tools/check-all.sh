@@ -18,7 +18,7 @@ readonly results=build/check-all
 
 # Stage, files that it depends on (an extended regular expression of paths), and what it does. In the order in which
 # they run.
-readonly code='^(core|media|backends|models|samplers|engine|server|cli|python|conformance|tests|examples|bench)/'
+readonly code='^(core|media|backends|models|samplers|engine|server|downloads|cli|python|conformance|tests|examples|bench)/'
 readonly build_files='(CMakeLists.txt|^CMakePresets.json|^cmake/.*|^pyproject.toml)$'
 readonly stages=(
   "packages ^tools/|requirements installs what the other stages need"

@@ -19,6 +19,8 @@ libraries=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-
 # Pictures and sound; pkg-config finds some of these libraries.
 libraries+=(libjpeg-dev libpng-dev libwebp-dev libgif-dev libmpg123-dev libogg-dev libsndfile1-dev
             libsoxr-dev libvorbis-dev)
+# Downloads.
+libraries+=(libcurl4-openssl-dev libssl-dev)
 minimal+=(pkg-config)
 # The Vulkan backend: headers and the compiler of its shaders. The OpenCL backend: headers.
 libraries+=(libvulkan-dev libvulkan-volk-dev spirv-tools spirv-headers opencl-headers)

@@ -6,7 +6,7 @@
 
 namespace rullama {
 
-// "2.88 GiB", "8.9 MiB", "0.5 KiB": the largest unit of which there is at least one.
+// "1.5 TiB", "2.88 GiB", "8.9 MiB", "0.5 KiB": the largest unit of which there is at least one.
 std::string SizeText(uint64_t bytes);
 
 // "4.63 B", "3.21 M".

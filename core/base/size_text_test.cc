@@ -12,6 +12,8 @@ TEST(SizeText, TakesTheUnitThatFits) {
   EXPECT_EQ(SizeText(uint64_t{1} << 20), "1.0 MiB");
   EXPECT_EQ(SizeText(9'332'326), "8.9 MiB");
   EXPECT_EQ(SizeText(uint64_t{3} << 30), "3.00 GiB");
+  EXPECT_EQ(SizeText(uint64_t{3} << 40), "3.0 TiB");
+  EXPECT_EQ(SizeText(uint64_t{1} << 50), "1.0 PiB");
 }
 
 TEST(SizeText, CountsParameters) {

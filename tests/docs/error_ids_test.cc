@@ -120,8 +120,8 @@ void CollectIds(const std::string& file, const std::string& text, Uses& uses) {
 
 Uses UsesInSources() {
   Uses uses;
-  for (const char* folder :
-       {"core", "media", "models", "samplers", "engine", "server", "cli", "conformance"}) {
+  for (const char* folder : {"core", "media", "models", "samplers", "engine", "server", "downloads",
+                             "cli", "conformance"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cc" && extension != ".h") continue;

@@ -31,7 +31,7 @@ TEST(JsonReaders, ForeignTextIsReadInOnePlace) {
   static const std::regex kCall(R"re([Jj]son::(parse|accept|sax_parse|from_[a-z]+)\()re");
   std::set<std::string> parsers;
   for (const char* folder : {"backends", "cli", "conformance", "core", "engine", "media", "models",
-                             "python", "samplers", "server"}) {
+                             "downloads", "python", "samplers", "server"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if ((extension != ".cc" && extension != ".h") || IsForTests(entry.path().filename().string()))

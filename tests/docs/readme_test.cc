@@ -128,7 +128,7 @@ std::vector<fs::path> Pages() {
   };
   for (const auto& entry : fs::directory_iterator(SourceDirectory())) add(entry.path());
   for (const char* folder : {"docs", "core", "media", "models", "samplers", "engine", "server",
-                             "cli", "python", "backends", "conformance"}) {
+                             "downloads", "cli", "python", "backends", "conformance"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       add(entry.path());
     }
@@ -155,7 +155,7 @@ TEST(Documents, PathsInBackticksExist) {
   for (const fs::path& page : Pages()) {
     for (const std::string& path :
          Matches(ReadText(page),
-                 "`((?:core|media|models|samplers|engine|backends|cli|conformance|"
+                 "`((?:core|media|models|samplers|engine|downloads|backends|cli|conformance|"
                  "configs|tests|bench|tools|cmake|docs|[.]ci|"
                  "[.]github)/[A-Za-z0-9_./-]+)`")) {
       if (std::regex_search(path, std::regex("[A-Z]{2}"))) continue;
