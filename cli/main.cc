@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kExamples =
     R"(Examples:
-  rullama run gemma4:e2b "Why is the sky blue?"       a model Ollama has downloaded
+  rullama run gemma4:e2b "Why is the sky blue?"       a model by its name
   rullama -m model.gguf -p "Once upon" --raw          continue a text, no chat
   cat notes.txt | rullama -m model.gguf -p "Summarise:"
   rullama --config configs/tiny.yaml                  everything from a file; chats on a terminal
@@ -98,6 +98,7 @@ int RunProgram(int argc, char** argv) {
   AddProfileCommand(app, context);
   AddTokenizeCommands(app, context);
   AddListCommands(app, context);
+  AddPullCommands(app, context);
   AddInspectCommand(app, context);
   AddGraphCommand(app, context);
   AddBackendsCommand(app, context);

@@ -112,6 +112,8 @@ the backend that computes on the processor.")
 and for backends.")
   set(needs_library "${library} (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
   set(CPACK_DEBIAN_RULLAMA_PACKAGE_DEPENDS "${needs_library}")
+  # `rullama pull` asks servers for certificates that it trusts.
+  set(CPACK_DEBIAN_RULLAMA_PACKAGE_RECOMMENDS ca-certificates)
   # The headers include <tl/expected.hpp>.
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${needs_library}, libexpected-dev")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS rullama)

@@ -26,6 +26,7 @@ constexpr const char* kSpelledOut[][2] = {
     {"-mg", "--main-gpu"},         {"-md", "--draft-model"},
     {"-np", "--parallel"},         {"-lr", "--lr"},
     {"-lr-min", "--lr-min"},       {"-wd", "--weight-decay"},
+    {"-hf", "--hf-repo"},          {"-hfr", "--hf-repo"},
     {"-epochs", "--epochs"},       {"-val-split", "--val-split"},
 };
 

@@ -1,9 +1,13 @@
-// rullama list, rullama show: the models of the Ollama store, and one model in short.
+// rullama list, rullama show: the models that were downloaded, and one model in short.
 #include <fmt/chrono.h>
 
+#include <algorithm>
+#include <ctime>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +16,10 @@
 #include "cli/commands/json_text.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/model_summary.h"
+#include "cli/commands/pulling.h"
 #include "core/base/size_text.h"
 #include "core/ollama/list.h"
+#include "downloads/hub_cache.h"
 
 namespace rullama::cli {
 namespace {
@@ -22,16 +28,21 @@ using nlohmann::json;
 
 struct ListedModel {
   std::string name;
-  std::string modified;
-  std::optional<OllamaModel> model;  // or why it cannot be used
-  std::optional<Error> problem;
+  std::time_t modified = 0;
+  std::optional<Error> problem = {};  // why it cannot be used
+  std::string path = {};
   uint64_t bytes = 0;
+  std::string family = {};  // the following are labels, and may be empty
+  std::string parameters = {};
+  std::string type = {};
 };
 
+std::string TimeText(std::time_t time) {
+  return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(time));
+}
+
 ListedModel DescribeEntry(const OllamaEntry& entry, const OllamaStoreOptions& options) {
-  ListedModel listed;
-  listed.name = entry.name.ToString();
-  listed.modified = fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(entry.modified));
+  ListedModel listed{.name = entry.name.ToString(), .modified = entry.modified};
   auto model = ResolveOllamaModel(listed.name, options);
   if (!model) {
     listed.problem = std::move(model).error();
@@ -40,21 +51,33 @@ ListedModel DescribeEntry(const OllamaEntry& entry, const OllamaStoreOptions& op
   std::error_code failure;
   const uintmax_t bytes = std::filesystem::file_size(model->model, failure);
   listed.bytes = failure ? 0 : bytes;
-  listed.model = *std::move(model);
+  listed.path = model->model.string();
+  listed.family = model->model_family;
+  listed.parameters = model->model_type;
+  listed.type = model->file_type;
   return listed;
 }
 
+ListedModel DescribeHubModel(const downloads::CachedHubModel& model) {
+  const std::string& quant = model.name.quant;
+  return {.name = fmt::format("hf.co/{}{}{}", model.name.repo, quant.empty() ? "" : ":", quant),
+          .modified = model.modified,
+          .path = model.model.string(),
+          .bytes = model.bytes,
+          .type = quant};
+}
+
 json AsJson(const ListedModel& listed) {
-  json record = {{"name", listed.name}, {"modified", listed.modified}};
+  json record = {{"name", listed.name}, {"modified", TimeText(listed.modified)}};
   if (listed.problem) {
     record["error"] = {{"code", listed.problem->id}, {"message", listed.problem->message}};
     return record;
   }
   record["bytes"] = listed.bytes;
-  record["family"] = listed.model->model_family;
-  record["parameters"] = listed.model->model_type;
-  record["type"] = listed.model->file_type;
-  record["path"] = listed.model->model.string();
+  record["family"] = listed.family;
+  record["parameters"] = listed.parameters;
+  record["type"] = listed.type;
+  record["path"] = listed.path;
   return record;
 }
 
@@ -70,24 +93,41 @@ std::string TableOf(const std::vector<ListedModel>& models) {
   std::string text = fmt::format("{:<{}}  {:>10}  {:<16}  {:<10}  {:<10}  {}\n", "NAME", width,
                                  "SIZE", "MODIFIED", "FAMILY", "PARAMETERS", "TYPE");
   for (const ListedModel& listed : models) {
+    const std::string modified = TimeText(listed.modified);
     if (listed.problem) {
       text += fmt::format("{:<{}}  {:>10}  {:<16}  cannot be used [{}]\n", listed.name, width, "-",
-                          listed.modified, listed.problem->id);
+                          modified, listed.problem->id);
       continue;
     }
     text += fmt::format("{:<{}}  {:>10}  {:<16}  {:<10}  {:<10}  {}\n", listed.name, width,
-                        SizeText(listed.bytes), listed.modified, Label(listed.model->model_family),
-                        Label(listed.model->model_type), Label(listed.model->file_type));
+                        SizeText(listed.bytes), modified, Label(listed.family),
+                        Label(listed.parameters), Label(listed.type));
   }
   return text;
 }
 
+// Says where models are looked for.
+void NoteNoModels(const OllamaStoreOptions& options, const downloads::HubPlaces& places,
+                  Console& console) {
+  std::vector<std::string> roots;
+  roots.reserve(options.roots.size());
+  for (const auto& root : options.roots) roots.push_back("'" + root.string() + "'");
+  console.Note(
+      fmt::format("there is no model in {} or '{}'; get one with 'rullama pull gemma4:e2b', set "
+                  "OLLAMA_MODELS or HF_HUB_CACHE to a store, or give a GGUF file to 'rullama run'",
+                  fmt::join(roots, ", "), places.cache.string()));
+}
+
 Result<int> ListModels(bool as_json, Console& console) {
   const OllamaStoreOptions options = OllamaStoreOptions::FromEnvironment();
+  const downloads::HubPlaces places = ProcessHubPlaces();
   RL_ASSIGN_OR_RETURN(const auto entries, ListOllamaModels(options));
   std::vector<ListedModel> models;
-  models.reserve(entries.size());
   for (const OllamaEntry& entry : entries) models.push_back(DescribeEntry(entry, options));
+  for (const auto& cached : downloads::ListHubCache(places)) {
+    models.push_back(DescribeHubModel(cached));
+  }
+  std::ranges::stable_sort(models, std::ranges::greater(), &ListedModel::modified);
   if (as_json) {
     for (const ListedModel& listed : models) {
       RL_RETURN_IF_ERROR(console.Write(JsonLine(AsJson(listed))));
@@ -96,18 +136,10 @@ Result<int> ListModels(bool as_json, Console& console) {
   }
   if (!models.empty()) RL_RETURN_IF_ERROR(console.Write(TableOf(models)));
   for (const ListedModel& listed : models) {
-    if (listed.problem)
-      console.Warn(fmt::format("'{}': {}", listed.name, listed.problem->ToString()));
+    if (!listed.problem) continue;
+    console.Warn(fmt::format("'{}': {}", listed.name, listed.problem->ToString()));
   }
-  if (models.empty()) {
-    std::vector<std::string> roots;
-    roots.reserve(options.roots.size());
-    for (const auto& root : options.roots) roots.push_back("'" + root.string() + "'");
-    console.Note(
-        fmt::format("there is no model in {}; get one with 'ollama pull gemma4:e2b', set "
-                    "OLLAMA_MODELS to the store, or give a GGUF file to 'rullama run'",
-                    fmt::join(roots, ", ")));
-  }
+  if (models.empty()) NoteNoModels(options, places, console);
   return 0;
 }
 
@@ -129,7 +161,7 @@ Result<int> ShowModel(const ShowFlags& flags, Console& console) {
 
 void AddListCommands(CLI::App& app, CommandContext& context) {
   const auto as_json = std::make_shared<bool>(false);
-  CLI::App* list = app.add_subcommand("list", "List the models that Ollama has downloaded");
+  CLI::App* list = app.add_subcommand("list", "List the models that were downloaded");
   list->alias("ls");
   list->add_flag("--json", *as_json, "One JSON object per model and line");
   list->footer("Example:\n  rullama list\n  OLLAMA_MODELS=/data/models rullama list --json");

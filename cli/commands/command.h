@@ -25,6 +25,7 @@ void AddBenchCommand(CLI::App& app, CommandContext& context);
 void AddProfileCommand(CLI::App& app, CommandContext& context);
 void AddTokenizeCommands(CLI::App& app, CommandContext& context);  // tokenize, detokenize
 void AddListCommands(CLI::App& app, CommandContext& context);      // list, show
+void AddPullCommands(CLI::App& app, CommandContext& context);      // pull, rm
 void AddInspectCommand(CLI::App& app, CommandContext& context);
 void AddGraphCommand(CLI::App& app, CommandContext& context);
 void AddBackendsCommand(CLI::App& app, CommandContext& context);

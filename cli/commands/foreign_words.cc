@@ -118,10 +118,8 @@ constexpr ForeignWord kTrainingOptions[] = {
 };
 
 constexpr ForeignWord kCommands[] = {
-    {"pull",
-     "nothing is downloaded; use 'ollama pull NAME', then 'rullama run NAME', or give a GGUF file"},
-    {"push create cp rm stop signin signout",
-     "models belong to Ollama's store, which is only read; use 'ollama' for that"},
+    {"push create cp stop signin signout",
+     "models are downloaded and removed, and no more; use 'ollama' for that"},
     {"ps",
      "nothing runs in the background: a model is loaded for each run; 'rullama list' shows "
      "what there is"},

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kBarWidth = 30;
 constexpr int kMinBarWidth = 5;
+constexpr int kMaxColumns = 10'000;  // that COLUMNS may say
 constexpr size_t kReadBytes = 64 * 1024;
 // The longest message. A name in a model file may have 2^28 bytes, and all of them may be escapes.
 constexpr size_t kMaxMessageBytes = 2048;
@@ -141,7 +143,13 @@ TerminalSize SizeOfTerminal(int fd) {
   winsize found{};
   if (::ioctl(fd, TIOCGWINSZ, &found) == 0 && found.ws_col > 1 && found.ws_row > 1) {
     size = {found.ws_col, found.ws_row};
+    return size;
   }
+  const char* columns = std::getenv("COLUMNS");
+  const std::string_view text = columns == nullptr ? "" : columns;
+  int told = 0;
+  std::from_chars(text.data(), text.data() + text.size(), told);
+  if (told > 1 && told <= kMaxColumns) size.columns = told;
   return size;
 }
 

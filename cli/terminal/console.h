@@ -72,7 +72,7 @@ struct TerminalSize {
   int columns = 80;
   int rows = 24;
 };
-// The size of the terminal at `fd`; 80 x 24 if it does not report one.
+// The size of the terminal at `fd`; if it does not report one, COLUMNS or 80 x 24.
 TerminalSize SizeOfTerminal(int fd);
 
 // Shows the progress of long work on stderr, as notes are: a bar on a terminal, no wider than it;

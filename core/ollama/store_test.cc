@@ -121,7 +121,7 @@ TEST_F(OllamaStoreTest, UnknownModelsAreNamedWithWhereWasSearched) {
   EXPECT_EQ(error.id, "store.not_found");
   EXPECT_EQ(error.kind, ErrorKind::kModelFile);
   EXPECT_THAT(error.message, HasSubstr(root_.string()));
-  EXPECT_THAT(error.message, HasSubstr("ollama pull gemma4:nope"));
+  EXPECT_THAT(error.message, HasSubstr("rullama pull gemma4:nope"));
 }
 
 TEST_F(OllamaStoreTest, NamesAreCheckedBeforeTheDiskIsTouched) {

@@ -80,10 +80,9 @@ TEST(Habits, OptionsAreRefusedByNameWithWhatToUse) {
 
 TEST(Habits, CommandsAreRefusedByNameWithWhatToDo) {
   const Habit kCommands[] = {
-      {{"pull", "gemma4:e2b"}, "ollama pull"},
       {{"server"}, "the server is 'rullama serve'"},
       {{"ps"}, "nothing runs in the background"},
-      {{"rm", "gemma4:e2b"}, "use 'ollama'"},
+      {{"cp", "gemma4:e2b"}, "use 'ollama'"},
       {{"embed"}, "POST /v1/embeddings"},
       {{"help"}, "use 'rullama --help'"},
       {{"gemma4:tiny"}, "did you mean 'rullama run gemma4:tiny'?"},

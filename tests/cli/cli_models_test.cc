@@ -47,7 +47,8 @@ class StoreTest : public ::testing::Test {
   }
   RunResult Run(const std::vector<std::string>& arguments) const {
     RunOptions options;
-    options.environment = {"OLLAMA_MODELS=" + store_.string()};
+    options.environment = {"OLLAMA_MODELS=" + store_.string(),
+                           "HF_HUB_CACHE=" + (store_ / "hub").string()};
     return RunRullama(arguments, options);
   }
 
@@ -80,7 +81,7 @@ TEST_F(StoreTest, AnEmptyStoreSaysWhereModelsComeFrom) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, IsEmpty());
   EXPECT_THAT(result.err, HasSubstr("there is no model in '" + store_.string() + "'"));
-  EXPECT_THAT(result.err, HasSubstr("ollama pull"));
+  EXPECT_THAT(result.err, HasSubstr("rullama pull"));
 }
 
 TEST_F(StoreTest, ShowIsShortAndSaysWhetherTheModelRuns) {
