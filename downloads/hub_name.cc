@@ -29,7 +29,9 @@ bool IsNamePart(std::string_view part) {
 
 }  // namespace
 
-std::string HubName::ToString() const { return repo; }
+std::string HubName::ToString() const {
+  return fmt::format("hf.co/{}{}{}", repo, quant.empty() ? "" : ":", quant);
+}
 
 Result<HubName> ParseHubName(std::string_view text) {
   const size_t slash = std::min(text.find('/'), text.size());

@@ -13,7 +13,7 @@ namespace rullama::downloads {
 struct HubName {
   std::string repo;   // "USER/REPO": both parts are safe in paths
   std::string quant;  // "Q4_K_M"; empty: a usual one
-  // Without the quant, as served models are named.
+  // "hf.co/USER/REPO:QUANT", a name for -m
   [[nodiscard]] std::string ToString() const;
 };
 

@@ -59,12 +59,11 @@ ListedModel DescribeEntry(const OllamaEntry& entry, const OllamaStoreOptions& op
 }
 
 ListedModel DescribeHubModel(const downloads::CachedHubModel& model) {
-  const std::string& quant = model.name.quant;
-  return {.name = fmt::format("hf.co/{}{}{}", model.name.repo, quant.empty() ? "" : ":", quant),
+  return {.name = model.name.ToString(),
           .modified = model.modified,
           .path = model.model.string(),
           .bytes = model.bytes,
-          .type = quant};
+          .type = model.name.quant};
 }
 
 json AsJson(const ListedModel& listed) {

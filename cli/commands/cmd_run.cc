@@ -13,6 +13,7 @@
 #include "cli/chat/media_input.h"
 #include "cli/chat/prompt.h"
 #include "cli/commands/command.h"
+#include "cli/commands/downloaded_model.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/options.h"
@@ -38,6 +39,7 @@ struct RunFlags {
   bool no_history = false;
   bool conversation = false;  // the prompt, if there is one, is the first message
   bool json = false;
+  bool pull = false;
 };
 
 // -e: backslash sequences of the command line become characters.
@@ -240,7 +242,7 @@ Result<RunFlags> WithWords(RunFlags flags) {
   if (!flags.model.empty()) words.insert(words.begin(), flags.model);
   if (words.empty()) return flags;
   const auto is_model = [](const auto& setting) { return setting.path == "model.path"; };
-  if (std::ranges::none_of(flags.config.settings, is_model)) {
+  if (!flags.config.hub && std::ranges::none_of(flags.config.settings, is_model)) {
     if (!MayNameModel(words.front())) {
       return MakeError(
           ErrorKind::kUsage, "usage.model",
@@ -264,6 +266,10 @@ Result<RunFlags> WithWords(RunFlags flags) {
 
 Result<int> TakeWordsAndRun(const RunFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const RunFlags complete, WithWords(flags));
+  for (const ConfigFlags::Setting& setting : complete.config.settings) {
+    if (setting.path != "model.path") continue;
+    RL_RETURN_IF_ERROR(OfferToPull(setting.text, flags.pull, console));
+  }
   return Run(complete, console);
 }
 
@@ -378,10 +384,13 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
                  "they name")
       ->group("Prompt");
   command->add_flag("--json", flags->json, "One JSON object per line: delta, final, error");
+  command->add_flag("--pull", flags->pull, "Download the model without asking if it is not here")
+      ->group("Model");
   AddTraceOptions(*command, flags->trace);
   command->footer(R"(Examples:
   rullama run gemma4:e2b "Why is the sky blue?"
   rullama -m gemma4:e2b -p "Why is the sky blue?" -n 200
+  rullama run -hf ggml-org/gemma-3-270m-it-GGUF "Why is the sky blue?"
   rullama -m model.gguf -f question.txt --greedy
   git diff | rullama -m gemma4:e2b -p "Write a commit message for:"
   rullama -m gemma4:e2b -p "Three colours" -j '{"type": "array", "items": {"type": "string"}}'

@@ -155,6 +155,12 @@ Status CheckAliases(const std::vector<ModelAlias>& aliases,
   return OkStatus();
 }
 
+// The name that clients use for the model of -hf: what was written, without a quant.
+std::string HubNameOf(const ServeFlags& flags) {
+  const std::string text = flags.config.hub.value_or("");
+  return text.substr(0, text.find(':'));
+}
+
 Status CheckAccess(const ServeFlags& flags, const ServerConfig& config, bool has_keys,
                    Console& console) {
   if (has_keys || IsLoopback(config.host)) return OkStatus();
@@ -226,6 +232,10 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   BoundHeap();
   if (flags.config.quiet) console.set_verbosity(Verbosity::kWarnings);
   if (flags.config.verbose) console.set_verbosity(Verbosity::kNotes);
+  if (flags.config.hub && !flags.models.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "-m and -hf each name a model; leave one of them out");
+  }
   RL_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config));
   RL_RETURN_IF_ERROR(ApplyLists(flags, loaded.config));
   const ServerConfig& config = loaded.config.values().server;
@@ -233,7 +243,8 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
   SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
-  RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models, ModelsToServe(loaded));
+  RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models,
+                      ModelsToServe(loaded, HubNameOf(flags)));
   const auto media_budget = std::make_shared<MediaBudget>();
   RL_ASSIGN_OR_RETURN(auto served, DescribeServed(flags.config, models, loaded.environment,
                                                   media_budget, trace, console));
@@ -337,6 +348,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--insecure-no-auth", flags->no_auth, "Let other machines in without a key");
   command->footer(R"(Examples:
   rullama serve -m gemma4:e2b
+  rullama serve -hf ggml-org/gemma-3-270m-it-GGUF
   rullama serve -m model.gguf --backend vulkan --slots 16 --port 8080
   rullama serve -m gemma4:e2b -m gemma4:e4b --max-loaded-models 2
   curl http://127.0.0.1:11435/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hi"}]}'

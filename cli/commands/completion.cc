@@ -8,7 +8,9 @@
 #include "cli/commands/arguments.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/option_words.h"
+#include "cli/commands/pulling.h"
 #include "core/ollama/list.h"
+#include "downloads/hub_cache.h"
 
 namespace rullama::cli {
 namespace {
@@ -29,6 +31,9 @@ void AddModelNames(Candidates& candidates) {
   if (!entries) return;
   for (const OllamaEntry& entry : *entries) {
     candidates.words.push_back({entry.name.ToString(), "model of Ollama"});
+  }
+  for (const downloads::CachedHubModel& model : downloads::ListHubCache(ProcessHubPlaces())) {
+    candidates.words.push_back({model.name.ToString(), "model of the Hub"});
   }
 }
 

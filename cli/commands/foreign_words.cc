@@ -27,9 +27,9 @@ constexpr ForeignWord kOptions[] = {
     {"-np --parallel", "use 'rullama serve --parallel N' for several answers at once"},
     {"-cb --cont-batching", "not needed: 'rullama serve' answers requests together"},
     // The choice of the model.
-    {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url",
-     "not supported: nothing is downloaded; use -m with a GGUF file or with the name of a model "
-     "that Ollama has pulled"},
+    {"-hff --hf-file", "use 'rullama pull -hf USER/REPO --file PATH', whose result -m takes"},
+    {"-hft --hf-token", "set HF_TOKEN"},
+    {"-mu --model-url", "not supported: use -hf USER/REPO, or -m with a file"},
     {"--adapter", "use --lora FILE, or --lora FILE:SCALE"},
     {"--draft --draft-n", "use --draft-max N"},
     {"--draft-n-min", "use --draft-min N"},
@@ -37,7 +37,7 @@ constexpr ForeignWord kOptions[] = {
      "not supported: the draft model runs on the device of the model"},
     {"--lookup", "use --draft-lookup"},
     {"-mm", "use --mmproj FILE"},
-    {"--mmproj-url", "not supported: nothing is downloaded; use --mmproj FILE"},
+    {"--mmproj-url", "use -hf USER/REPO, whose towers come along, or --mmproj FILE"},
     {"--image-min-tokens --image-max-tokens", "use --image-tokens N"},
     {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx",
      "not supported: positions are as the model file says"},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/commands/downloaded_model.h"
 #include "cli/reports/memory_bars.h"
 #include "cli/terminal/crash_report.h"
 #include "cli/terminal/signals.h"
@@ -113,7 +114,8 @@ HostHooks ProcessHooks(const EnvironmentOverrides& environment) {
 }
 
 Result<ModelFile> OpenModelFile(const std::optional<std::string>& path) {
-  RL_ASSIGN_OR_RETURN(ModelFile model, rullama::OpenModelFile(path));
+  const auto cached = CachedHubFile(path.value_or(""));
+  RL_ASSIGN_OR_RETURN(ModelFile model, rullama::OpenModelFile(cached ? cached : path));
   WatchMapping(model.file->bytes());
   return model;
 }

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "cli/commands/downloaded_model.h"
 #include "cli/commands/option_words.h"
 #include "core/config/schema.h"
 
@@ -153,6 +154,11 @@ void AddModelFileOptions(CLI::App& app, ConfigFlags& flags, std::vector<std::str
                  ->allow_extra_args(false);
   }
   option->option_text("FILE|NAME")->group("Model");
+  app.add_option(
+         "--hf-repo", flags.hub,
+         "Also -hf. Instead of -m: a model of the Hugging Face Hub, downloaded if it is not here")
+      ->option_text("USER/REPO[:QUANT]")
+      ->group("Model");
 }
 
 void AddAdapterOption(CLI::App& app, ConfigFlags& flags) {
@@ -164,6 +170,7 @@ void AddAdapterOption(CLI::App& app, ConfigFlags& flags) {
 }
 
 void AddTowerOption(CLI::App& app, ConfigFlags& flags) {
+  flags.takes_towers = true;
   AddSetting(app, flags, "--mmproj", "model.mmproj",
              "File of the model's towers, for pictures and sound")
       ->option_text("FILE")
@@ -327,6 +334,11 @@ Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
   if (!flags.training_targets.empty()) {
     RL_RETURN_IF_ERROR(loaded.config.SetList("training.targets", flags.training_targets,
                                              Origin::kFlag, "--lora-targets"));
+  }
+  RL_RETURN_IF_ERROR(ApplyHubModel(flags, loaded.config));
+  if (const auto file = CachedHubFile(loaded.config.values().model.path.value_or(""))) {
+    RL_RETURN_IF_ERROR(
+        loaded.config.Set("model.path", *file, Origin::kFlag, "the cache of the Hub"));
   }
   if (flags.adjust) RL_RETURN_IF_ERROR(flags.adjust(loaded.config));
   RL_RETURN_IF_ERROR(loaded.config.Finish());

@@ -28,6 +28,8 @@ struct ConfigFlags {
     std::string flag;  // "--temp", for messages
   };
   std::optional<std::string> config_path;
+  std::optional<std::string> hub;  // -hf: USER/REPO[:QUANT]
+  bool takes_towers = false;       // --mmproj is an option of the command
   std::vector<std::string> plugins;
   std::vector<Setting> settings;
   std::vector<std::string> stop;
@@ -41,8 +43,8 @@ struct ConfigFlags {
   bool quiet = false;
 };
 
-// Adds --config and --model, for commands that only read the file. With `models`, --model may be
-// repeated and adds to that list instead of setting model.path.
+// Adds --config, --model and -hf, for commands that only read the file. With `models`, --model may
+// be repeated and adds to that list instead of setting model.path.
 void AddModelFileOptions(CLI::App& app, ConfigFlags& flags,
                          std::vector<std::string>* models = nullptr);
 // Adds --lora.

@@ -25,7 +25,9 @@ struct ModelToServe {
 // The models of `server.models`, or that of `model.path`. At least one. Errors (kUsage):
 // config.* of the settings of a model, config.conflict for two models of one name and for adapters
 // that all of several models would get.
-Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded);
+// `name` is that of the model of `model.path`; empty: from the path.
+Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded,
+                                                const std::string& name);
 
 // Opens a model; blocks until requests can run. `media_budget`: that of all models. `trace`, if
 // any, gets a session for it. Errors: those of LoadModel and EngineAccess::Open.

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""model_test.py --program RULLAMA --model FILE
+
+Models that commands download when they need them: -hf, --pull and the question of `run` on a terminal.
+"""
+
+import argparse
+import json
+import os
+import pty
+import select
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from fake_hub import REPO, Hub
+
+PROGRAM = None
+MODEL = None
+QUESTION = ["-p", "It was in July", "--raw", "--greedy", "-n", "4", "-t", "1", "--backend", "cpu"]
+
+
+class ModelTest(unittest.TestCase):
+    def setUp(self):
+        self.home = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.hub = self.enterContext(Hub(Path(MODEL).read_bytes()))
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "HF_ENDPOINT": self.hub.url,
+            "HF_HOME": str(self.home),
+            "OLLAMA_MODELS": str(self.home / "ollama"),
+        }
+        expected = subprocess.run([PROGRAM, "run", "-m", MODEL, *QUESTION], capture_output=True, text=True, check=True)
+        self.expected = expected.stdout
+
+    def run_program(self, *arguments):
+        return subprocess.run(
+            [PROGRAM, *arguments], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        )
+
+    def check_answer(self, *arguments):
+        done = self.run_program(*arguments, *QUESTION)
+        self.assertEqual((done.returncode, done.stdout), (0, self.expected), done.stderr)
+
+    def test_run_fetches_once(self):
+        self.check_answer("run", "-hf", REPO)
+        self.hub.forget()
+        self.check_answer("run", "-hf", f"{REPO}:Q4_K_M")
+        self.check_answer("run", f"hf.co/{REPO}")
+        self.assertEqual(self.hub.requests, [], "a model that is there needs no network")
+        listed = json.loads(self.run_program("list", "--json").stdout)
+        self.assertEqual((listed["name"], listed["type"]), (f"hf.co/{REPO}:Q4_K_M", "Q4_K_M"))
+        shown = self.run_program("show", listed["name"])
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertEqual(self.run_program("rm", listed["name"]).returncode, 0)
+        self.assertEqual(self.run_program("list", "--json").stdout, "")
+
+    def test_names_are_fetched_when_asked(self):
+        refused = self.run_program("run", f"hf.co/{REPO}", *QUESTION)
+        self.assertEqual(refused.returncode, 4)
+        self.assertIn(f"rullama pull hf.co/{REPO}", refused.stderr)
+        self.assertEqual(self.hub.requests, [])
+        self.check_answer("run", f"hf.co/{REPO}", "--pull")
+
+    def test_two_models_are_too_many(self):
+        for command in ("run", "serve"):
+            both = self.run_program(command, "-m", MODEL, "-hf", REPO)
+            self.assertEqual(both.returncode, 2)
+            self.assertIn("-hf", both.stderr)
+
+    def ask_on_terminal(self, answer):
+        """`run` on a terminal where its question gets this answer; the exit code and what was shown."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execve(PROGRAM, [PROGRAM, "run", f"hf.co/{REPO}", *QUESTION], self.environment)
+        shown, asked = b"", False
+        while select.select([terminal], [], [], 30)[0]:
+            try:
+                shown += os.read(terminal, 65536)
+            except OSError:
+                break
+            if not asked and b"Download it?" in shown:
+                os.write(terminal, answer)
+                asked = True
+        os.close(terminal)
+        self.assertTrue(asked, shown)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode()
+
+    def test_the_question(self):
+        code, shown = self.ask_on_terminal(b"n\n")
+        self.assertEqual((code, self.hub.requests), (4, []), shown)
+        code, shown = self.ask_on_terminal(b"\x03")
+        self.assertEqual((code, self.hub.requests), (130, []), shown)
+        code, shown = self.ask_on_terminal(b"\n")
+        self.assertEqual(code, 0, shown)
+        self.assertIn("100 %", shown)
+
+
+def main():
+    global PROGRAM, MODEL
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--model", required=True)
+    arguments = parser.parse_args()
+    PROGRAM, MODEL = arguments.program, arguments.model
+    unittest.main(argv=["model_test"])
+
+
+if __name__ == "__main__":
+    main()
