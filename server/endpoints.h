@@ -34,6 +34,9 @@ void OllamaGenerate(const Services& services, Call& call);
 void OllamaEmbed(const Services& services, Call& call);
 void OllamaEmbeddings(const Services& services, Call& call);
 
+// endpoints_pull.cc
+void OllamaPull(const Services& services, Call& call);
+
 // endpoints_native.cc
 void Root(const Services& services, Call& call);
 void Health(const Services& services, Call& call);

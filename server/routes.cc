@@ -39,6 +39,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/api/generate", OllamaGenerate},
     {"POST", "/api/embed", OllamaEmbed, true, &ApiOptions::embeddings},
     {"POST", "/api/embeddings", OllamaEmbeddings, true, &ApiOptions::embeddings},
+    {"POST", "/api/pull", OllamaPull, true, &ApiOptions::allow_pull},
 };
 
 // Endpoints of both APIs that this server does not have, with any method.

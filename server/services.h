@@ -7,12 +7,25 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/status.h"
 #include "core/config/config.h"
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/running_requests.h"
 
 namespace rullama::server {
+
+// How a download proceeds: a sentence, with figures while a file is on its way.
+struct PullState {
+  std::string status;
+  std::string digest = {};  // empty: no figures
+  uint64_t total = 0;
+  uint64_t completed = 0;
+};
+// Downloads a model into a store and tells of each state. `on_state` returns false if the client
+// has left.
+using PullFunction = std::function<Status(const std::string& name,
+                                          const std::function<bool(const PullState&)>& on_state)>;
 
 struct ApiOptions {
   std::string version;
@@ -24,6 +37,8 @@ struct ApiOptions {
   bool page = true;
   bool metrics = true;
   bool embeddings = true;
+  bool allow_pull = false;
+  PullFunction pull = {};                               // of allow_pull
   std::function<int64_t()> connections = {};            // how many are open
   std::function<void(std::string_view line)> log = {};  // one line for each request
   // One line of JSON for each request with a body, which is in it as text. Empty: texts are logged

@@ -19,6 +19,7 @@
 #include "cli/chat/prompt_log.h"
 #include "cli/commands/command.h"
 #include "cli/commands/options.h"
+#include "cli/commands/serve_pull.h"
 #include "cli/commands/served_models.h"
 #include "cli/reports/trace.h"
 #include "cli/terminal/signals.h"
@@ -139,6 +140,8 @@ server::ApiOptions ApiOptionsOf(const ServerConfig& config, Console& console) {
       .page = config.page,
       .metrics = config.metrics,
       .embeddings = config.embeddings,
+      .allow_pull = config.allow_pull,
+      .pull = PullForClient,
       .log = [&console](std::string_view line) { console.WriteError(std::string(line) + "\n"); }};
 }
 

@@ -262,6 +262,7 @@ struct ServerConfig {
   bool page = true;
   bool metrics = true;
   bool embeddings = true;
+  bool allow_pull = false;
 };
 
 // Which tokens of an example a model learns to write.

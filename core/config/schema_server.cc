@@ -82,6 +82,9 @@ BlockSpec ServerSchema() {
       .Field("metrics", &ServerConfig::metrics, BoolCodec{}, "Offer `/metrics`.")
       .Field("embeddings", &ServerConfig::embeddings, BoolCodec{},
              "Offer the endpoints of embeddings.")
+      .Field("allow_pull", &ServerConfig::allow_pull, BoolCodec{},
+             "Let clients download models through `/api/pull` ([downloads.md](downloads.md)). They "
+             "go to the stores and are not served.")
       .Build();
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """model_test.py --program RULLAMA --model FILE
 
-Models that commands download when they need them: -hf, --pull and the question of `run` on a terminal.
+Models that commands download when they need them: -hf, --pull, the question of `run` on a terminal, and /api/pull.
 """
 
 import argparse
@@ -10,11 +10,18 @@ import os
 import pty
 import select
 import subprocess
+import sys
 import tempfile
 import unittest
+import urllib.error
+import urllib.request
 from pathlib import Path
+from unittest import mock
 
-from fake_hub import REPO, Hub
+from fake_hub import NAME, REPO, Hub
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "server"))
+from served import Server  # noqa: E402
 
 PROGRAM = None
 MODEL = None
@@ -96,6 +103,37 @@ class ModelTest(unittest.TestCase):
         code, shown = self.ask_on_terminal(b"\n")
         self.assertEqual(code, 0, shown)
         self.assertIn("100 %", shown)
+
+    def post(self, server, body):
+        request = urllib.request.Request(f"http://127.0.0.1:{server.port}/api/pull", json.dumps(body).encode())
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.headers, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read().decode()
+
+    def test_clients_of_the_server(self):
+        flags = ["-m", MODEL, "--backend", "cpu", "--slots", "1", "-t", "1"]
+        with mock.patch.dict(os.environ, self.environment):
+            with Server(PROGRAM, flags, self.home) as server:
+                status, headers, _ = self.post(server, {"model": f"hf.co/{REPO}"})
+                self.assertEqual((status, headers["x-should-retry"]), (501, "false"))
+                self.assertEqual(self.hub.requests, [])
+            config = self.home / "allow.yaml"
+            config.write_text("server:\n  allow_pull: true\n")
+            with Server(PROGRAM, [*flags, "--config", str(config)], self.home) as server:
+                self.assertEqual(self.post(server, {"model": "../x"})[0], 400)
+                status, _, text = self.post(server, {"model": f"hf.co/{REPO}"})
+                states = [json.loads(line) for line in text.splitlines()]
+                self.assertEqual(status, 200)
+                self.assertEqual([states[0]["status"], states[-1]["status"]], ["pulling manifest", "success"])
+                self.assertEqual(states[-4]["completed"], len(self.hub.data))
+                self.assertEqual(states[-4]["digest"], f"sha256:{self.hub.digest}")
+                status, _, text = self.post(server, {"model": f"hf.co/{REPO}", "stream": False})
+                self.assertEqual((status, json.loads(text)), (200, {"status": "success"}))
+                status, _, text = self.post(server, {"model": "hf.co/no/body"})
+                self.assertIn("pull.not_found", json.loads(text.splitlines()[-1])["error"])
+        self.assertTrue(list(self.home.glob(f"hub/models--*/snapshots/*/{NAME}")))
 
 
 def main():
