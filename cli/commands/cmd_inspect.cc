@@ -159,6 +159,16 @@ json RunnableAsJson(const ModelSummary& summary) {
   return {{"yes", false}, {"reason", summary.refused->message}, {"code", summary.refused->id}};
 }
 
+// The files of a split model with their sizes.
+json PartsAsJson(const GgufFile& file) {
+  json parts = json::array();
+  const std::vector<std::string> paths = file.paths();
+  for (size_t i = 0; i < paths.size(); ++i) {
+    parts.push_back({{"path", paths[i]}, {"bytes", file.parts()[i].size()}});
+  }
+  return parts;
+}
+
 json FileAsJson(const ModelFile& model, const ModelSummary& summary, const InspectFlags& flags) {
   const GgufFile& file = *model.file;
   json metadata = json::object();
@@ -181,6 +191,7 @@ json FileAsJson(const ModelFile& model, const ModelSummary& summary, const Inspe
           {"context_length", summary.context_length ? json(*summary.context_length) : json()},
           {"runnable", RunnableAsJson(summary)},
           {"path", file.path()},
+          {"parts", PartsAsJson(file)},
           {"version", file.version()},
           {"alignment", file.alignment()},
           {"dialect", DialectOf(file)},
@@ -223,6 +234,7 @@ std::string HeadText(const json& file) {
       "{}: {}, {}, {} parameters, {}", Safe(file["name"].get<std::string>()),
       Safe(file["architecture"].get<std::string>()), file["quantization"].get<std::string>(),
       ParametersText(file["parameters"].get<uint64_t>()), SizeOf(file["bytes"]));
+  if (file["parts"].size() > 1) text += fmt::format(" in {} files", file["parts"].size());
   if (file["context_length"].is_number()) {
     text += fmt::format(", context length {}", Dump(file["context_length"]));
   }

@@ -19,6 +19,7 @@ struct QuantizeFlags {
   std::string input;
   std::string output;
   std::string type;
+  bool copy = false;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
 
@@ -48,13 +49,23 @@ std::string ReportText(const QuantizeReport& report, bool towers) {
 }
 
 Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
+  if (flags.copy != flags.type.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "found {}, expected either a TYPE or --copy; TYPE is one of {}",
+                     flags.copy ? "both" : "neither", QuantMixNames());
+  }
   QuantizeOptions options;
-  RL_ASSIGN_OR_RETURN(options.mix, FindQuantMix(flags.type));
+  options.copy = flags.copy;
+  if (!flags.copy) {
+    RL_ASSIGN_OR_RETURN(options.mix, FindQuantMix(flags.type));
+  }
   RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.input));
-  RL_ASSIGN_OR_RETURN(const std::string_view architecture,
-                      model.file->GetString("general.architecture"));
-  options.towers = architecture == kProjectorArchitecture;
-  RL_RETURN_IF_ERROR(CheckKind(*model.file, options.towers));
+  if (!flags.copy) {
+    RL_ASSIGN_OR_RETURN(const std::string_view architecture,
+                        model.file->GetString("general.architecture"));
+    options.towers = architecture == kProjectorArchitecture;
+    RL_RETURN_IF_ERROR(CheckKind(*model.file, options.towers));
+  }
   options.threads = flags.threads;
   options.cancel = CancelFlag();
   Progress progress(console, "quantising");
@@ -66,6 +77,11 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
   if (!report) {
     return tl::unexpected(
         std::move(report).error().WithContext(fmt::format("quantising '{}'", model.name)));
+  }
+  if (flags.copy) {
+    console.Note(fmt::format("wrote '{}': {} tensors as they were, {}", flags.output,
+                             report->copied, SizeText(report->bytes_after)));
+    return 0;
   }
   console.Note(fmt::format("wrote '{}' of type {}: {}", flags.output, options.mix.name,
                            ReportText(*report, options.towers)));
@@ -81,8 +97,10 @@ void AddQuantizeCommand(CLI::App& app, CommandContext& context) {
       "Write a model, or its towers, in a smaller type, from a file of f32, f16 or bf16");
   command->add_option("IN", flags->input, "The model, or its mmproj file: a GGUF file")->required();
   command->add_option("OUT", flags->output, "Where the new file goes")->required();
-  SetChoices(*command->add_option("TYPE", flags->type, "One of " + QuantMixNames())->required(),
-             QuantMixNames(), "TEXT REQUIRED");
+  SetChoices(*command->add_option("TYPE", flags->type, "One of " + QuantMixNames()),
+             QuantMixNames(), "TEXT");
+  command->add_flag("--copy", flags->copy,
+                    "Keep every tensor as it is: makes one file of a split model");
   command->add_option("--threads", flags->threads, "Threads that convert; default: all cores")
       ->check(CLI::Range(1, 1024));
   command->footer("Example:\n  rullama quantize model-bf16.gguf model-q4.gguf Q4_K_M");

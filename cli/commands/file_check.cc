@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/config/layered_config.h"
+#include "core/gguf/gguf.h"
 #include "engine/loading/model_file.h"
 
 namespace rullama::cli {
@@ -53,6 +54,7 @@ class Inputs {
         files_.push_back(entry.path());
     } else if (fs::exists(path, ignored)) {
       files_.push_back(path);
+      AddParts(path);
       // Files in the folders of adapters.
       files_.push_back(path.parent_path() / "adapter_config.json");
     } else if (const auto model = OpenModelFile(name)) {
@@ -87,6 +89,14 @@ class Inputs {
   }
 
  private:
+  // The other parts of a split model.
+  void AddParts(const fs::path& path) {
+    if (path.filename().string().find("-of-") == std::string::npos) return;
+    const auto model = GgufFile::Open(path);
+    if (!model) return;
+    for (const std::string& part : model->paths()) files_.emplace_back(part);
+  }
+
   std::vector<fs::path> files_;
 };
 

@@ -42,7 +42,7 @@ ModelSummary Summarize(const ModelFile& model) {
   }
   summary.parameters = ParameterCount(file);
   summary.quantization = QuantizationOf(file);
-  summary.bytes = file.bytes().size();
+  summary.bytes = file.total_bytes();
   summary.refused = WhyRefused(file, summary.chat_warning);
   return summary;
 }

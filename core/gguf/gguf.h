@@ -6,7 +6,9 @@
 //
 // Ownership: a GgufFile from Open owns its mapping; one from Parse borrows the caller's bytes.
 // Every view handed out (names, strings, tensor data) lives as long as those bytes; moving a
-// GgufFile keeps views valid. Thread safety: immutable after Open; any thread may read. Errors:
+// GgufFile keeps views valid. A model that is split into several files ("x-00001-of-00003.gguf") is
+// opened by the name of any part and read as if it were one file, with the metadata of the first
+// part. Thread safety: immutable after Open; any thread may read. Errors:
 // kind kModelFile with ids gguf.* unless stated otherwise; each says what was found, what was
 // expected and what to do.
 //
@@ -65,17 +67,26 @@ struct TensorInfo {
   DType dtype = DType::kF32;
   uint32_t rank = 0;                             // 1..4
   std::array<uint64_t, kGgufMaxRank> dims = {};  // fastest first; 1 beyond `rank`
-  uint64_t offset = 0;                           // from the start of the file, aligned
-  uint64_t bytes = 0;                            // inside the file
+  uint64_t offset = 0;                           // from the start of its part, aligned
+  uint64_t bytes = 0;                            // inside the part
+  uint32_t part = 0;                             // the file it lies in, of a split model
 
   [[nodiscard]] uint64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
+};
+
+// What a part of a split model says about itself.
+struct GgufSplit {
+  uint64_t part = 0;  // counted from 0
+  uint64_t parts = 1;
+  std::optional<uint64_t> tensors;  // of all parts
 };
 
 // The content of a file after validation; filled by ParseGguf, read through GgufFile.
 struct GgufContents {
   uint32_t version = 0;
   uint32_t alignment = kGgufDefaultAlignment;
-  uint64_t data_offset = 0;  // where tensor data begins, from the start of the file
+  uint64_t data_offset = 0;        // where tensor data begins, from the start of the file
+  std::optional<GgufSplit> split;  // set in one of several parts
   std::vector<GgufEntry> metadata;
   std::vector<TensorInfo> tensors;
   // Indices into the two vectors, sorted by name. A sorted index instead of a hash table: a hostile
@@ -86,20 +97,31 @@ struct GgufContents {
 
 class GgufFile {
  public:
-  // Errors besides gguf.*: io.open (no such file), io.permission, io.mmap.
+  // Any part of a split model opens all of them. Errors besides gguf.*: io.open (no such file),
+  // io.permission, io.mmap.
   static Result<GgufFile> Open(const std::filesystem::path& path);
-  // `bytes` must outlive the GgufFile.
+  // `bytes` must outlive the GgufFile. Error gguf.split for a part of a split model.
   static Result<GgufFile> Parse(std::span<const std::byte> bytes);
 
   [[nodiscard]] uint32_t version() const { return contents_.version; }
   [[nodiscard]] uint32_t alignment() const { return contents_.alignment; }
+  // Of the first part.
   [[nodiscard]] uint64_t data_offset() const { return contents_.data_offset; }
-  // The metadata in the order of the file.
+  // The metadata in the order of the file, of the first part without its split.* keys.
   [[nodiscard]] std::span<const GgufEntry> metadata() const { return contents_.metadata; }
   [[nodiscard]] std::span<const TensorInfo> tensors() const { return contents_.tensors; }
-  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
-  // Empty for a file that was parsed from memory.
-  [[nodiscard]] std::string path() const { return file_ ? file_->path() : std::string(); }
+  // The whole file, or the first part.
+  [[nodiscard]] std::span<const std::byte> bytes() const { return parts_.front(); }
+  // All parts of a split model in order; else the file alone.
+  [[nodiscard]] std::span<const std::span<const std::byte>> parts() const { return parts_; }
+  // Bytes of all parts.
+  [[nodiscard]] uint64_t total_bytes() const;
+  // The path of the file, or of the first part; empty if it was parsed from memory.
+  [[nodiscard]] std::string path() const {
+    return files_.empty() ? std::string() : files_.front().path();
+  }
+  // The paths of all parts; none if the file was parsed from memory.
+  [[nodiscard]] std::vector<std::string> paths() const;
 
   [[nodiscard]] bool Has(std::string_view key) const { return Find(key) != nullptr; }
   // Returns null if there is no such tensor.
@@ -108,13 +130,11 @@ class GgufFile {
 
   // The bytes of a tensor of this file.
   [[nodiscard]] std::span<const std::byte> data(const TensorInfo& tensor) const {
-    return bytes_.subspan(tensor.offset, tensor.bytes);
+    return parts_[tensor.part].subspan(tensor.offset, tensor.bytes);
   }
 
-  // MmapFile::Release for bytes of a tensor; nothing for a file that was parsed from memory.
-  void Release(std::span<const std::byte> range) const {
-    if (file_) file_->Release(range);
-  }
+  // MmapFile::Release for bytes of a tensor. Nothing for bytes that no file maps.
+  void Release(std::span<const std::byte> range) const;
 
   // Typed access. GetX requires the key (gguf.key_missing); FindX gives nothing when it is absent.
   // A key that is present with another type is gguf.key_type in both. Integers are accepted in any
@@ -143,15 +163,15 @@ class GgufFile {
                                                              size_t count) const;
   [[nodiscard]] Result<std::vector<bool>> GetBoolPerLayer(std::string_view key, size_t count) const;
 
-  // Error io.mapped_file_changed (kind kIo) if the file shrank or grew since Open. Reading weights
+  // Error io.mapped_file_changed (kind kIo) if a file shrank or grew since Open. Reading weights
   // from a mapping of a shrunken file would raise SIGBUS.
   [[nodiscard]] Status CheckUnchanged() const;
 
  private:
   GgufFile() = default;
 
-  std::optional<MmapFile> file_;
-  std::span<const std::byte> bytes_;
+  std::vector<MmapFile> files_;                    // by part; none if parsed from memory
+  std::vector<std::span<const std::byte>> parts_;  // at least one
   GgufContents contents_;
 };
 

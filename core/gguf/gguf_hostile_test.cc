@@ -195,9 +195,15 @@ std::vector<HostileCase> Tensors() {
        "gguf.tensor_name", "UTF-8"},
       {"SplitPart",
        GgufBytes().Header(0, 2).Entry("split.no", uint16_t{1}).Entry("split.count", uint16_t{3}),
-       "gguf.split", "part 1 of 3"},
+       "gguf.split", "part 2 of 3"},
       {"SplitWithoutCount", OneKey().Entry("split.tensors.count", int32_t{7}), "gguf.split",
-       "expected a single file"},
+       "split.count is missing"},
+      {"SplitBeyondCount",
+       GgufBytes().Header(0, 2).Entry("split.no", uint16_t{3}).Entry("split.count", uint16_t{3}),
+       "gguf.split", "split.no is 3"},
+      {"SplitCountOfAnotherType",
+       GgufBytes().Header(0, 2).Entry("split.no", uint16_t{0}).Entry("split.count", 2.0f),
+       "gguf.key_type", "split.count"},
   };
 }
 

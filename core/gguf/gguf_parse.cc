@@ -20,6 +20,8 @@ constexpr size_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 // No model comes near: the largest have a few thousand tensors. Bounds what a hostile file can make
 // the reader allocate (about 100 MB).
 constexpr uint64_t kMaxEntries = uint64_t{1} << 20;
+// Five digits in the names of files.
+constexpr uint64_t kMaxSplitParts = 99999;
 // Counts and lengths up to these are what real files have, so one that does not fit the file means
 // that the file was cut off; a larger one means that the number itself is wrong.
 constexpr uint64_t kPlausibleEntries = 4096;
@@ -350,8 +352,7 @@ Status ReadMetadata(Cursor& cursor, uint64_t count, GgufContents& contents) {
     RL_ASSIGN_OR_RETURN(const GgufEntry entry, ReadEntry(cursor));
     contents.metadata.push_back(entry);
   }
-  const auto key_of = [](const GgufEntry& entry) { return entry.key; };
-  contents.keys_by_name = SortByName(contents.metadata, key_of);
+  IndexKeys(contents);
   for (size_t i = 1; i < contents.keys_by_name.size(); ++i) {
     const std::string_view key = contents.metadata[contents.keys_by_name[i]].key;
     if (key == contents.metadata[contents.keys_by_name[i - 1]].key) {
@@ -379,8 +380,7 @@ Status ReadTensors(Cursor& cursor, uint64_t count, GgufContents& contents) {
     total = *sum;
     contents.tensors.push_back(tensor);
   }
-  const auto name_of = [](const TensorInfo& tensor) { return tensor.name; };
-  contents.tensors_by_name = SortByName(contents.tensors, name_of);
+  IndexTensors(contents);
   for (size_t i = 1; i < contents.tensors_by_name.size(); ++i) {
     const std::string_view name = contents.tensors[contents.tensors_by_name[i]].name;
     if (name == contents.tensors[contents.tensors_by_name[i - 1]].name) {
@@ -418,27 +418,47 @@ Status ReadAlignment(GgufContents& contents) {
   return OkStatus();
 }
 
-// A part of a split model has only some of the tensors. A merged file keeps the keys with count 0.
-Status RefuseSplit(const GgufContents& contents) {
-  const bool any =
-      std::any_of(contents.metadata.begin(), contents.metadata.end(),
-                  [](const GgufEntry& entry) { return entry.key.starts_with("split."); });
-  if (!any) return OkStatus();
-  const GgufValue* count_value = FindValue(contents, "split.count");
-  const GgufValue* part_value = FindValue(contents, "split.no");
-  const auto count = count_value != nullptr ? IntegerAt<uint64_t>(*count_value, 0) : std::nullopt;
-  const auto part = part_value != nullptr ? IntegerAt<uint64_t>(*part_value, 0) : std::nullopt;
-  if (count && *count <= 1) return OkStatus();
-  const std::string which = count && part
-                                ? fmt::format("part {} of {}, counted from 0,", *part, *count)
-                                : std::string("one part");
-  return MakeError(ErrorKind::kModelFile, "gguf.split",
-                   "found {} of a split model, expected a single file; join the parts first "
-                   "(llama-gguf-split --merge FIRST-PART OUTPUT)",
-                   which);
+// The number under a key, if it is there and not negative. Writers give it any integer type.
+Result<std::optional<uint64_t>> FindCount(const GgufContents& contents, std::string_view key) {
+  const GgufValue* value = FindValue(contents, key);
+  if (value == nullptr) return std::optional<uint64_t>();
+  const auto number =
+      value->type == GgufType::kArray ? std::nullopt : IntegerAt<uint64_t>(*value, 0);
+  if (number) return number;
+  return MakeError(ErrorKind::kModelFile, "gguf.key_type",
+                   "key '{}': found {}, expected a count; split the model again", key,
+                   Describe(*value));
+}
+
+// A merged file keeps the keys with count 0.
+Status ReadSplit(GgufContents& contents) {
+  RL_ASSIGN_OR_RETURN(const auto parts, FindCount(contents, "split.count"));
+  RL_ASSIGN_OR_RETURN(const auto part, FindCount(contents, "split.no"));
+  RL_ASSIGN_OR_RETURN(const auto tensors, FindCount(contents, "split.tensors.count"));
+  if (parts && *parts <= 1) return OkStatus();
+  if (!parts && !part && !tensors) return OkStatus();
+  if (!parts || !part || *part >= *parts || *parts > kMaxSplitParts) {
+    return MakeError(ErrorKind::kModelFile, "gguf.split",
+                     "split.no is {} and split.count is {}, expected a number from 0 and a count "
+                     "above it, at most {}; split the model again",
+                     part ? fmt::format("{}", *part) : "missing",
+                     parts ? fmt::format("{}", *parts) : "missing", kMaxSplitParts);
+  }
+  contents.split = GgufSplit{*part, *parts, tensors};
+  return OkStatus();
 }
 
 }  // namespace
+
+void IndexKeys(GgufContents& contents) {
+  contents.keys_by_name =
+      SortByName(contents.metadata, [](const GgufEntry& entry) { return entry.key; });
+}
+
+void IndexTensors(GgufContents& contents) {
+  contents.tensors_by_name =
+      SortByName(contents.tensors, [](const TensorInfo& tensor) { return tensor.name; });
+}
 
 Result<GgufContents> ParseGguf(std::span<const std::byte> file) {
   if (file.size() < kHeaderBytes) {
@@ -463,13 +483,15 @@ Result<GgufContents> ParseGguf(std::span<const std::byte> file) {
   RL_RETURN_IF_ERROR(CheckCount(tensor_count, kMinTensorBytes, cursor, "tensors"));
   RL_RETURN_IF_ERROR(ReadMetadata(cursor, entry_count, contents));
   RL_RETURN_IF_ERROR(ReadAlignment(contents));
-  RL_RETURN_IF_ERROR(RefuseSplit(contents));
+  RL_RETURN_IF_ERROR(ReadSplit(contents));
   RL_RETURN_IF_ERROR(ReadTensors(cursor, tensor_count, contents));
   const auto data_offset = CheckedAlignUp<uint64_t>(cursor.position(), contents.alignment);
   if (!data_offset) {  // position <= file size, so only a file of almost 2^64 bytes gets here
     return Truncated(cursor.position(), contents.alignment, "padding", cursor.size());
   }
-  contents.data_offset = *data_offset;
+  // A part without tensors may end without padding.
+  contents.data_offset =
+      tensor_count == 0 ? std::min<uint64_t>(*data_offset, file.size()) : *data_offset;
   RL_RETURN_IF_ERROR(PlaceTensors(file.size(), contents));
   return contents;
 }

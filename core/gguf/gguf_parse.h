@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/gguf/gguf.h"
@@ -12,6 +14,21 @@ namespace rullama::gguf_internal {
 
 // `file` is the whole file. The views in the result borrow it.
 Result<GgufContents> ParseGguf(std::span<const std::byte> file);
+
+// Sorts the index of keys, or of tensors, by name; equal names become neighbours.
+void IndexKeys(GgufContents& contents);
+void IndexTensors(GgufContents& contents);
+
+// The paths of all parts of a split model, of which `named` is one ("x-00002-of-00003.gguf").
+// Errors: gguf.split for a name that does not say which part it is; gguf.split_missing names the
+// parts that are not there.
+Result<std::vector<std::filesystem::path>> PartPaths(const std::filesystem::path& named,
+                                                     const GgufSplit& split);
+
+// One model from its parts in order: metadata of the first part, tensors of all. Errors: gguf.split
+// for parts that do not belong together, gguf.tensor_duplicate.
+Result<GgufContents> JoinParts(std::vector<GgufContents> parts,
+                               std::span<const std::filesystem::path> paths);
 
 // Checks where tensors lie: alignment, extent, overlap, truncation. On entry `offset` of each
 // tensor is the number of the file (relative to `data_offset`); on success it is absolute.

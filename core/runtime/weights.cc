@@ -1,6 +1,5 @@
 #include "core/runtime/weights.h"
 
-#include <functional>
 #include <utility>
 
 #include "core/base/checked_math.h"
@@ -70,12 +69,6 @@ Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) con
   return SliceRows(constant, TypeOf(*info), file_.data(*info));
 }
 
-void GgufWeights::Release(std::span<const std::byte> bytes) const {
-  const auto* begin = file_.bytes().data();
-  const std::less_equal<> before;
-  const bool mapped = before(begin, bytes.data()) &&
-                      before(bytes.data() + bytes.size(), begin + file_.bytes().size());
-  if (mapped) file_.Release(bytes);
-}
+void GgufWeights::Release(std::span<const std::byte> bytes) const { file_.Release(bytes); }
 
 }  // namespace rullama

@@ -1,6 +1,7 @@
 #include "engine/loading/model_facts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -110,7 +111,16 @@ std::string ContentDigest(const ModelFile& model) {
     const std::string blob = model.ollama->model.filename().string();
     if (blob.starts_with(kPrefix)) return blob.substr(kPrefix.size());
   }
-  return HexText(Sha256(model.file->bytes().first(model.file->data_offset())));
+  const GgufFile& file = *model.file;
+  const auto header = file.bytes().first(file.data_offset());
+  std::string text(reinterpret_cast<const char*>(header.data()), header.size());
+  // The tables of tensors of further parts.
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (tensor.part == 0) continue;
+    text += fmt::format("{} {} {}\n", tensor.name, NameOf(tensor.dtype),
+                        fmt::join(std::span(tensor.dims).first(tensor.rank), "x"));
+  }
+  return HexText(Sha256(text));
 }
 
 std::string MetadataJson(const GgufFile& file, size_t max_items) {

@@ -10,6 +10,19 @@
 #include "core/config/device_name.h"
 
 namespace rullama {
+namespace {
+
+// All bytes of the file. The hash of each part is the seed of the next.
+ModelFingerprint HashOf(const GgufFile& file, uint64_t seed) {
+  XXH128_hash_t hash = {};
+  for (const std::span<const std::byte> part : file.parts()) {
+    hash = XXH3_128bits_withSeed(part.data(), part.size(), seed);
+    seed = XXH3_64bits(&hash, sizeof(hash));
+  }
+  return ModelFingerprint{hash.high64, hash.low64};
+}
+
+}  // namespace
 
 Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
   const GgufFile& file = *session.model().file.file;
@@ -30,9 +43,7 @@ Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
     seed = XXH3_64bits_withSeed(constant.name.data(), constant.name.size(), seed);
     seed = XXH3_64bits_withSeed(constant.bytes.data(), constant.bytes.size(), seed);
   }
-  const std::span<const std::byte> bytes = file.bytes();
-  const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed);
-  return ModelFingerprint{hash.high64, hash.low64};
+  return HashOf(file, seed);
 }
 
 Result<ModelFingerprint> FingerprintWithTowers(const ModelSession& session,
@@ -40,10 +51,7 @@ Result<ModelFingerprint> FingerprintWithTowers(const ModelSession& session,
   const GgufFile& towers = session.model().tower_file();
   if (&towers == session.model().file.file.get()) return model;
   RL_RETURN_IF_ERROR(towers.CheckUnchanged());
-  const std::span<const std::byte> bytes = towers.bytes();
-  const uint64_t seed = XXH3_64bits(model.data(), sizeof(model));
-  const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed);
-  return ModelFingerprint{hash.high64, hash.low64};
+  return HashOf(towers, XXH3_64bits(model.data(), sizeof(model)));
 }
 
 }  // namespace rullama

@@ -230,7 +230,7 @@ Result<std::vector<MergedTensor>> MergeAdapters(const GgufFile& input,
                                                 const MergeOptions& options,
                                                 const std::filesystem::path& path) {
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(input.path()));
+  for (const std::string& part : input.paths()) RL_RETURN_IF_ERROR(file.CheckIsNot(part));
   for (const ScaledAdapter& scaled : adapters) {
     for (const std::string& read : scaled.adapter.files) RL_RETURN_IF_ERROR(file.CheckIsNot(read));
   }

@@ -41,6 +41,7 @@ Status CheckSource(const TensorInfo& tensor, DType target) {
 // The types that the mix gives the tensors; nothing for those that stay as they are.
 Result<std::vector<std::optional<DType>>> ChooseTypes(const GgufFile& input,
                                                       const QuantizeOptions& options) {
+  if (options.copy) return std::vector<std::optional<DType>>(input.tensors().size());
   std::vector<QuantTensor> tensors;
   for (const TensorInfo& tensor : input.tensors()) {
     tensors.push_back({tensor.name, tensor.rank, tensor.dims[0]});
@@ -164,14 +165,16 @@ class Quantizer {
 Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions& options,
                                     const std::filesystem::path& path) {
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(input.path()));
+  for (const std::string& part : input.paths()) RL_RETURN_IF_ERROR(file.CheckIsNot(part));
   RL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input, options));
   GgufWriter writer;
   for (const GgufEntry& entry : input.metadata()) {
     RL_RETURN_IF_ERROR(writer.SetRaw(entry.key, entry.value));
   }
-  RL_RETURN_IF_ERROR(writer.Set("general.file_type", options.mix.file_type));
-  RL_RETURN_IF_ERROR(writer.Set("general.quantization_version", kQuantizationVersion));
+  if (!options.copy) {
+    RL_RETURN_IF_ERROR(writer.Set("general.file_type", options.mix.file_type));
+    RL_RETURN_IF_ERROR(writer.Set("general.quantization_version", kQuantizationVersion));
+  }
   for (size_t i = 0; i < plan.types.size(); ++i) {
     const TensorInfo& tensor = input.tensors()[i];
     RL_RETURN_IF_ERROR(

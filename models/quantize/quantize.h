@@ -23,6 +23,7 @@ namespace rullama {
 
 struct QuantizeOptions {
   QuantMix mix = {};
+  bool copy = false;    // every tensor keeps its type, and `mix` is not read
   bool towers = false;  // `input` is an mmproj file (ChooseTowerTypes)
   int threads = 1;
   std::shared_ptr<const std::atomic<bool>> cancel = nullptr;            // null: never
