@@ -53,8 +53,30 @@ std::vector<ScalePlace> ScalesOf(DType dtype) {
       return {{208, 127 * 32}};
     case DType::kIQ4_XS:
       return {{0, 32 * 127}};
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+      return {{0, 15.5 / 4 * 43}};
+    case DType::kIQ3_XXS:
+      return {{0, 15.5 / 2 * 62}};
+    case DType::kIQ3_S:
+      return {{0, 31 * 15}};
+    case DType::kIQ1_S:
+      return {{0, 15}};
+    case DType::kTQ1_0:
+      return {{52, 1}};
+    case DType::kTQ2_0:
+      return {{64, 1}};
     default:
       return {};
+  }
+}
+
+// Four bits of the scale lie in each of the last four words.
+void SetScaleOfIq1M(std::span<std::byte> block, uint16_t bits) {
+  for (size_t i = 0; i < 4; ++i) {
+    std::byte& high = block[48 + 2 * i + 1];
+    high = (high & std::byte{0x0F}) | static_cast<std::byte>((bits >> (4 * i) & 15) << 4);
   }
 }
 
@@ -71,11 +93,15 @@ void FillBlock(DType dtype, std::span<std::byte> block, Random& random) {
     for (size_t i = 0; i < 4; ++i) block[i] = static_cast<std::byte>(random.Int(0x18, 0x40));
     return;
   }
-  for (const ScalePlace& place : ScalesOf(dtype)) {
-    double scale = random.Uniform(0.25, 2) / place.largest;
+  const auto random_scale = [&](double largest) {
+    double scale = random.Uniform(0.25, 2) / largest;
     if (kind == 0) scale = 0;
     if (kind == 1) scale = random.Uniform(1, 1000) * 0x1p-24;
-    const uint16_t bits = FloatToHalf(static_cast<float>(scale));
+    return FloatToHalf(static_cast<float>(scale));
+  };
+  if (dtype == DType::kIQ1_M) return SetScaleOfIq1M(block, random_scale(15));
+  for (const ScalePlace& place : ScalesOf(dtype)) {
+    const uint16_t bits = random_scale(place.largest);
     std::memcpy(block.data() + place.offset, &bits, sizeof(bits));
   }
 }

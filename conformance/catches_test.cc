@@ -354,9 +354,10 @@ TEST(Manifest, AnEntryForNoTestIsAnError) {
 
 // The tests of --list, without what follows the type in the names of cases.
 std::set<std::string> ListedOpsAndTypes(std::vector<std::string> arguments) {
-  static const std::set<std::string> kTypes = {"f32",  "f16",    "bf16",   "q4_0",  "q4_1", "q5_0",
-                                               "q5_1", "q8_0",   "q2_k",   "q3_k",  "q4_k", "q5_k",
-                                               "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4"};
+  static const std::set<std::string> kTypes = {
+      "f32",   "f16",   "bf16",   "q4_0",    "q4_1",   "q5_0",    "q5_1",  "q8_0",  "q2_k",
+      "q3_k",  "q4_k",  "q5_k",   "q6_k",    "iq4_nl", "iq4_xs",  "mxfp4", "nvfp4", "iq1_m",
+      "iq1_s", "iq2_s", "iq2_xs", "iq2_xxs", "iq3_s",  "iq3_xxs", "tq1_0", "tq2_0"};
   arguments.emplace_back("--list");
   std::istringstream lines(RunWrong("", std::move(arguments)).out);
   std::set<std::string> found;

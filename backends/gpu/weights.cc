@@ -1,5 +1,7 @@
 #include "backends/gpu/weights.h"
 
+#include <rullama/sdk/dequantize_codebook.h>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -70,6 +72,68 @@ void RepackMxfp4(const WeightShape& shape, const std::byte* row, std::byte* out)
   }
 }
 
+// How the codes of levels lie on the device: the planes of LoadTwoBits and LoadFourBits
+// (blocks.kernel), in bytes for each block.
+struct LevelPlanes {
+  uint32_t codes;   // two or four bits of each of 256 codes
+  uint32_t third;   // their third bits
+  uint32_t scales;  // of four bits
+  [[nodiscard]] uint32_t bytes() const { return codes + third + scales + 4; }
+};
+
+LevelPlanes PlanesOf(DType dtype) {
+  if (dtype == DType::kIQ3_XXS || dtype == DType::kIQ3_S) return {128, 0, 4};
+  const bool ternary = dtype == DType::kTQ1_0 || dtype == DType::kTQ2_0;
+  return {64, ternary ? 0u : 32u, 8};
+}
+
+bool HasLevels(DType dtype) { return sdk::FindLevelReader(dtype) != nullptr; }
+
+// Of each 32 codes, four with two bits each in the lowest bits of four bytes, the next four in the
+// bits above; the first 16 in one word, the others in the next. Third bits likewise in one word.
+void PackTwoBits(const sdk::LevelBlock& block, std::byte* codes, std::byte* third) {
+  for (size_t i = 0; i < 256; ++i) {
+    const size_t word = i / 16, quad = i % 16 / 4, byte = i % 4;
+    codes[word * 4 + byte] |= static_cast<std::byte>((block.codes[i] & 3) << (2 * quad));
+    if (third == nullptr) continue;
+    const size_t quad_of_32 = i % 32 / 4;
+    third[i / 32 * 4 + byte] |= static_cast<std::byte>((block.codes[i] >> 2) << quad_of_32);
+  }
+}
+
+void PackFourBits(const sdk::LevelBlock& block, std::byte* codes) {
+  for (size_t i = 0; i < 256; ++i) {
+    const size_t shift = i % 32 < 16 ? 0 : 4;
+    codes[i / 32 * 16 + i % 16] |= static_cast<std::byte>(block.codes[i] << shift);
+  }
+}
+
+void RepackLevels(const WeightShape& shape, const std::byte* row, std::byte* out) {
+  const LevelPlanes planes = PlanesOf(shape.dtype);
+  const sdk::LevelReader read = sdk::FindLevelReader(shape.dtype);
+  const bool two_bits = planes.codes == 64;
+  std::memset(out, 0, shape.stride);
+  for (uint64_t i = 0; i < shape.blocks; ++i) {
+    sdk::LevelBlock block;
+    read(row + i * InfoOf(shape.dtype).block_bytes, block);
+    std::byte* codes = out + i * planes.codes;
+    std::byte* third = out + shape.blocks * planes.codes + i * planes.third;
+    if (two_bits) {
+      PackTwoBits(block, codes, planes.third == 0 ? nullptr : third);
+    } else {
+      PackFourBits(block, codes);
+    }
+    std::byte* header =
+        out + shape.blocks * (planes.codes + planes.third) + i * (planes.scales + 4);
+    // Four-bit codes have one scale for 32 weights.
+    const size_t step = two_bits ? 1 : 2;
+    for (size_t run = 0; run < 16 / step; ++run) {
+      header[run / 2] |= static_cast<std::byte>(block.scales[run * step] << (run % 2 * 4));
+    }
+    std::memcpy(header + planes.scales, &block.d, sizeof(block.d));
+  }
+}
+
 void RepackRow(const WeightShape& shape, const std::vector<Piece>& pieces, const std::byte* row,
                std::byte* out) {
   const uint64_t block_bytes = shape.blocks == 0 ? 0 : shape.file_row / shape.blocks;
@@ -86,7 +150,7 @@ void RepackRow(const WeightShape& shape, const std::vector<Piece>& pieces, const
 
 bool IsMatrixType(DType dtype) {
   return IsPlain(dtype) || dtype == DType::kMXFP4 || dtype == DType::kQ4_K ||
-         dtype == DType::kQ5_K || !PiecesOf(dtype).empty();
+         dtype == DType::kQ5_K || HasLevels(dtype) || !PiecesOf(dtype).empty();
 }
 
 WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims) {
@@ -100,6 +164,7 @@ WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims) {
     shape.blocks = shape.columns / InfoOf(dtype).block_elements;
     uint64_t bytes = shape.file_row;
     if (dtype == DType::kMXFP4) bytes = shape.blocks * 18;
+    if (HasLevels(dtype)) bytes = shape.blocks * PlanesOf(dtype).bytes();
     if (const auto pieces = PiecesOf(dtype); !pieces.empty()) {
       bytes = 0;
       for (const Piece& piece : pieces) bytes += shape.blocks * piece.room;
@@ -119,6 +184,8 @@ void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uin
     std::byte* to = out + i * shape.stride;
     if (shape.dtype == DType::kMXFP4) {
       RepackMxfp4(shape, row, to);
+    } else if (HasLevels(shape.dtype)) {
+      RepackLevels(shape, row, to);
     } else if (!pieces.empty()) {
       RepackRow(shape, pieces, row, to);
     } else {

@@ -4,7 +4,9 @@
 // rows, each is padded with zeros to a multiple of 32 elements. q4_k and q5_k keep the file's
 // layout too, because their blocks are multiples of 16 bytes. The other block types are split into
 // planes: first the quants of all blocks of the row, then the other fields in the order given in
-// weights.cc. Kernels decode them.
+// weights.cc. Kernels decode them. Types with code books get the codes that their indices stand
+// for: 3.375 bits a weight in place of 1.56 to 2.56 (iq1, iq2), 4.25 in place of 3.06 or 3.44
+// (iq3).
 //
 // Thread safety: pure functions, and values that do not change.
 #pragma once

@@ -110,7 +110,7 @@ TEST(Placement, ARefusedPrimitiveIsAnErrorThatSaysWhatToSet) {
 // The advice to take another backend is left out where none reads the type.
 TEST(Placement, ATypeThatNothingDecodesIsNamed) {
   FakeDevices devices({{0, {OpKind::kMatMul}}, {1, {OpKind::kMatMul}}});
-  for (const DType dtype : {DType::kIQ3_S, DType::kNVFP4}) {
+  for (const DType dtype : {DType::kQ1_0, DType::kNVFP4}) {
     Graph graph = MiniModel::Build();
     for (Value& value : graph.values) {
       if (value.lifetime == Lifetime::kConstant && value.type.rank > 1) value.type.dtype = dtype;
@@ -121,10 +121,10 @@ TEST(Placement, ATypeThatNothingDecodesIsNamed) {
       ASSERT_FALSE(refused.has_value());
       EXPECT_EQ(refused.error().id, "placement.refused");
       const bool nowhere = refused.error().message.find(
-                               "no backend of this version decodes iq3_s") != std::string::npos;
-      EXPECT_EQ(nowhere, dtype == DType::kIQ3_S) << refused.error().message;
+                               "no backend of this version decodes q1_0") != std::string::npos;
+      EXPECT_EQ(nowhere, dtype == DType::kQ1_0) << refused.error().message;
       const bool other = refused.error().message.find("another backend") != std::string::npos;
-      EXPECT_EQ(other, dtype != DType::kIQ3_S) << refused.error().message;
+      EXPECT_EQ(other, dtype != DType::kQ1_0) << refused.error().message;
     }
   }
 }

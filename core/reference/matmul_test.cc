@@ -44,11 +44,11 @@ TEST(MatMulTest, PackedWeightsAreDecoded) {
 }
 
 TEST(MatMulTest, WeightsThatCannotBeDecodedAreNamed) {
-  const std::vector<std::byte> bytes(66);
-  const Tensor w{.dtype = DType::kIQ2_XXS, .dims = {1, 256}, .f = {}, .i = {}, .packed = bytes};
+  const std::vector<std::byte> bytes(36);
+  const Tensor w{.dtype = DType::kQ1_0, .dims = {1, 256}, .f = {}, .i = {}, .packed = bytes};
   EXPECT_THAT(EvalError(OpKind::kMatMul, OpAttrs(rl_matmul_attrs{0, 1}),
                         {F32({1, 256}, std::vector<double>(256)), w}),
-              HasSubstr("iq2_xxs"));
+              HasSubstr("q1_0"));
 }
 
 TEST(MatMulTest, AdaptedLinear) {

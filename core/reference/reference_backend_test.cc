@@ -176,17 +176,17 @@ TEST_F(ReferenceBackendTest, ReplaysAPlanWithOtherRows) {
 TEST_F(ReferenceBackendTest, RefusesWhatItCannotDecode) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {kT, 256}});
-  b.Add(ops::Linear(x, b.Constant("w", {DType::kIQ2_XXS, {1, 256}})), "y");
+  b.Add(ops::Linear(x, b.Constant("w", {DType::kQ1_0, {1, 256}})), "y");
   b.Add(ops::Affine{.x = x, .scale = 1, .bias = 0}, "z");
   const Graph graph = *std::move(b).Finish();
   const auto device = *plugin_->Open(0, {});
   const auto support = device->QueryOps(graph);
   ASSERT_TRUE(support) << support.error().ToString();
   EXPECT_FALSE((*support)[0].supported);
-  EXPECT_THAT((*support)[0].reason, HasSubstr("cannot decode 'w' of type iq2_xxs"));
+  EXPECT_THAT((*support)[0].reason, HasSubstr("cannot decode 'w' of type q1_0"));
   EXPECT_TRUE((*support)[1].supported);
-  const std::vector<std::byte> bytes(66);
-  const auto weight = device->CreateWeight({"w", {DType::kIQ2_XXS, {1, 256}}, bytes});
+  const std::vector<std::byte> bytes(36);
+  const auto weight = device->CreateWeight({"w", {DType::kQ1_0, {1, 256}}, bytes});
   ASSERT_FALSE(weight);
   EXPECT_THAT(weight.error().message, HasSubstr("known are"));
   const auto layout = device->LayoutWeight({"w", {DType::kQ8_0, {1, 32}}, {}});

@@ -2,7 +2,9 @@
 #include <rullama/sdk/attributes.h>
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/blocks.h>
+#include <rullama/sdk/codebooks.h>
 #include <rullama/sdk/dequantize.h>
+#include <rullama/sdk/dequantize_codebook.h>
 #include <rullama/sdk/dtype.h>
 #include <rullama/sdk/export.h>
 #include <rullama/sdk/half.h>

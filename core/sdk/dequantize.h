@@ -10,6 +10,7 @@
 #pragma once
 
 #include <rullama/sdk/blocks.h>
+#include <rullama/sdk/dequantize_codebook.h>
 #include <rullama/sdk/dtype.h>
 #include <rullama/sdk/half.h>
 
@@ -388,6 +389,24 @@ inline void DequantizeIq4Xs(const std::byte* blocks, size_t count, float* out) {
       return DequantizeIq4Nl;
     case DType::kIQ4_XS:
       return DequantizeIq4Xs;
+    case DType::kIQ2_XXS:
+      return DequantizeWithLevels<DType::kIQ2_XXS, kIq2Levels>;
+    case DType::kIQ2_XS:
+      return DequantizeWithLevels<DType::kIQ2_XS, kIq2Levels>;
+    case DType::kIQ2_S:
+      return DequantizeWithLevels<DType::kIQ2_S, kIq2Levels>;
+    case DType::kIQ3_XXS:
+      return DequantizeWithLevels<DType::kIQ3_XXS, kIq3XxsLevels>;
+    case DType::kIQ3_S:
+      return DequantizeWithLevels<DType::kIQ3_S, kIq3SLevels>;
+    case DType::kIQ1_S:
+      return DequantizeWithLevels<DType::kIQ1_S, kIq1Levels>;
+    case DType::kIQ1_M:
+      return DequantizeWithLevels<DType::kIQ1_M, kIq1Levels>;
+    case DType::kTQ1_0:
+      return DequantizeWithLevels<DType::kTQ1_0, kTernaryLevels>;
+    case DType::kTQ2_0:
+      return DequantizeWithLevels<DType::kTQ2_0, kTernaryLevels>;
     case DType::kMXFP4:
       return DequantizeMxfp4;
     case DType::kNVFP4:

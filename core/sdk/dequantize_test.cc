@@ -22,11 +22,15 @@ struct Vector {
   uint32_t dtype;
 };
 constexpr Vector kVectors[] = {
-    {"f16", RL_DTYPE_F16},       {"bf16", RL_DTYPE_BF16},     {"q4_0", RL_DTYPE_Q4_0},
-    {"q4_1", RL_DTYPE_Q4_1},     {"q5_0", RL_DTYPE_Q5_0},     {"q5_1", RL_DTYPE_Q5_1},
-    {"q8_0", RL_DTYPE_Q8_0},     {"q2_K", RL_DTYPE_Q2_K},     {"q3_K", RL_DTYPE_Q3_K},
-    {"q4_K", RL_DTYPE_Q4_K},     {"q5_K", RL_DTYPE_Q5_K},     {"q6_K", RL_DTYPE_Q6_K},
-    {"iq4_nl", RL_DTYPE_IQ4_NL}, {"iq4_xs", RL_DTYPE_IQ4_XS}, {"mxfp4", RL_DTYPE_MXFP4},
+    {"f16", RL_DTYPE_F16},         {"bf16", RL_DTYPE_BF16},     {"q4_0", RL_DTYPE_Q4_0},
+    {"q4_1", RL_DTYPE_Q4_1},       {"q5_0", RL_DTYPE_Q5_0},     {"q5_1", RL_DTYPE_Q5_1},
+    {"q8_0", RL_DTYPE_Q8_0},       {"q2_K", RL_DTYPE_Q2_K},     {"q3_K", RL_DTYPE_Q3_K},
+    {"q4_K", RL_DTYPE_Q4_K},       {"q5_K", RL_DTYPE_Q5_K},     {"q6_K", RL_DTYPE_Q6_K},
+    {"iq4_nl", RL_DTYPE_IQ4_NL},   {"iq4_xs", RL_DTYPE_IQ4_XS}, {"mxfp4", RL_DTYPE_MXFP4},
+    {"iq2_xxs", RL_DTYPE_IQ2_XXS}, {"iq2_xs", RL_DTYPE_IQ2_XS}, {"iq2_s", RL_DTYPE_IQ2_S},
+    {"iq3_xxs", RL_DTYPE_IQ3_XXS}, {"iq3_s", RL_DTYPE_IQ3_S},   {"iq1_s", RL_DTYPE_IQ1_S},
+    {"iq1_m", RL_DTYPE_IQ1_M},     {"tq1_0", RL_DTYPE_TQ1_0},   {"tq2_0", RL_DTYPE_TQ2_0},
+    {"nvfp4", RL_DTYPE_NVFP4},
 };
 
 TEST(SdkDequantizeTest, EqualsTheReferenceBitForBit) {
@@ -48,7 +52,7 @@ TEST(SdkDequantizeTest, EqualsTheReferenceBitForBit) {
 }
 
 TEST(SdkDequantizeTest, WhatIsNotDecodedIsNull) {
-  EXPECT_EQ(sdk::FindDequantizer(RL_DTYPE_IQ2_XXS), nullptr);
+  EXPECT_EQ(sdk::FindDequantizer(RL_DTYPE_Q8_K), nullptr);
   EXPECT_EQ(sdk::FindDequantizer(uint32_t{4711}), nullptr);
 }
 

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "backends/cpu/kernels/decode_row.h"
 #include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/level_tables.h"
@@ -21,6 +22,9 @@
 
 namespace rullama::cpu {
 namespace {
+
+// Whether products with weights of this type take integers.
+bool TakesIntegers(DType weight) { return IsBlockType(weight) && !IsDecodedType(weight); }
 
 #if defined(RULLAMA_CPU_X86_KERNELS)
 
@@ -163,15 +167,15 @@ const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
 ActivationFormat FormatFor(const KernelTable& table, DType weight, size_t batch) {
   const bool can_split = table.weights[static_cast<size_t>(weight)].split_gemm != nullptr;
   if (can_split && batch >= table.split_min_batch) return ActivationFormat::kSplitBf16;
-  return IsBlockType(weight) ? ActivationFormat::kInt8Blocks : ActivationFormat::kFloat32;
+  return TakesIntegers(weight) ? ActivationFormat::kInt8Blocks : ActivationFormat::kFloat32;
 }
 
 ActivationBits BitsFor(DType weight, ActivationBits configured) {
-  return IsBlockType(weight) ? configured : ActivationBits::k16;
+  return TakesIntegers(weight) ? configured : ActivationBits::k16;
 }
 
 bool ReadSameRows(const KernelTable& table, DType a, DType b) {
-  return IsBlockType(a) == IsBlockType(b) &&
+  return TakesIntegers(a) == TakesIntegers(b) &&
          FormatFor(table, a, table.split_min_batch) == FormatFor(table, b, table.split_min_batch);
 }
 
@@ -181,8 +185,9 @@ void MakeActivationRow(const KernelTable& table, ActivationFormat format, const 
 }
 
 size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k, size_t max_batch) {
-  if (max_batch < table.gemm_min_batch || dtype == DType::kF32) return 0;
-  const bool block = IsBlockType(dtype);
+  if (dtype == DType::kF32) return 0;
+  if (max_batch < table.gemm_min_batch && !IsDecodedType(dtype)) return 0;
+  const bool block = TakesIntegers(dtype);
   // Calls with a smaller batch may use gemm, so take the larger of both sizes.
   size_t bytes = block ? table.gemm_scratch_bytes : kFloatPanelRows * k * sizeof(float);
   if (max_batch >= table.split_min_batch) bytes = std::max(bytes, table.split_scratch_bytes);
@@ -194,9 +199,9 @@ void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
   // The format of x decides. The batch size alone would not do: the rows of experts are converted
   // for the average batch of an expert, and an expert may get more or fewer.
   if (args.format == ActivationFormat::kSplitBf16) return kernels.split_gemm(args);
-  const size_t gemm_min_batch = args.packed          ? kernels.packed_gemm_min_batch
-                                : IsBlockType(dtype) ? table.unpacked_gemm_min_batch
-                                                     : table.gemm_min_batch;
+  const size_t gemm_min_batch = args.packed            ? kernels.packed_gemm_min_batch
+                                : TakesIntegers(dtype) ? table.unpacked_gemm_min_batch
+                                                       : table.gemm_min_batch;
   if (args.batch >= gemm_min_batch) return kernels.gemm(args);
   (args.packed ? kernels.packed_gemv : kernels.gemv)(args);
 }

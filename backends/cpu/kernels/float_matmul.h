@@ -1,12 +1,13 @@
-// GEMV and GEMM of F16, BF16 and F32 weights with float32 activations: register tiles of four
-// weight rows by four batch rows, with k along the lanes. Each result has sixteen float32 partial
-// sums in rising order of k, added up once at the end. This is the same for every tile shape, so
-// results depend on neither the range of weight rows nor the batch size. Included after one of the
-// simd_*.h headers; internal linkage, see there.
+// GEMV and GEMM of F16, BF16 and F32 weights, and of decoded types (decode_row.h), with float32
+// activations: register tiles of four weight rows by four batch rows, with k along the lanes. Each
+// result has sixteen float32 partial sums in rising order of k, added up once at the end. This is
+// the same for every tile shape, so results depend on neither the range of weight rows nor the
+// batch size. Included after one of the simd_*.h headers; internal linkage, see there.
 #pragma once
 
 #include <rullama/sdk/dtype.h>
 
+#include "backends/cpu/kernels/decode_row.h"
 #include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kernels/simd.h"
@@ -113,10 +114,14 @@ void MultiplyBatch(FloatTile tile, size_t rows, size_t batch) {
 
 template <DType T>
 void DequantizeFloatRow(const void* row, size_t k, float* out) {
-  const auto* p = static_cast<const uint8_t*>(row);
-  size_t i = 0;
-  for (; i + 16 <= k; i += 16) Store(out + i, LoadWeights<T>(p, i));
-  if (i < k) StorePartial(out + i, k - i, LoadLastWeights<T>(p, i, k - i));
+  if constexpr (IsDecodedType(T)) {
+    DecodeRow(T, row, k, out);
+  } else {
+    const auto* p = static_cast<const uint8_t*>(row);
+    size_t i = 0;
+    for (; i + 16 <= k; i += 16) Store(out + i, LoadWeights<T>(p, i));
+    if (i < k) StorePartial(out + i, k - i, LoadLastWeights<T>(p, i, k - i));
+  }
 }
 
 template <DType T>
@@ -140,7 +145,7 @@ void FloatGemv(const MatMulArgs& args) {
   }
 }
 
-// Large batches: converts a group of weight rows once into scratch.
+// Large batches, and all of decoded types: converts a group of weight rows once into scratch.
 template <DType T>
 void FloatGemm(const MatMulArgs& args) {
   [[maybe_unused]] float* rows =

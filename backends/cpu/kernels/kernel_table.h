@@ -104,8 +104,8 @@ struct KernelTable {
 [[nodiscard]] const WeightKernels* FindWeight(const KernelTable& table, DType dtype);
 // The format that products with weights of this type read at this batch size.
 [[nodiscard]] ActivationFormat FormatFor(const KernelTable& table, DType weight, size_t batch);
-// The precision of converted rows for weights of this type: `configured` for block types. Products
-// with other types round nothing that they can avoid.
+// The precision of converted rows for weights of this type: `configured` for block types that
+// products read as integers. Products with other types round nothing that they can avoid.
 [[nodiscard]] ActivationBits BitsFor(DType weight, ActivationBits configured);
 // Whether products with weights of both types read the same rows at every batch size.
 [[nodiscard]] bool ReadSameRows(const KernelTable& table, DType a, DType b);

@@ -21,6 +21,7 @@ namespace {
 using testing::Activations;
 using testing::AvailableIsas;
 using testing::kBlockTypes;
+using testing::kDecodedTypes;
 using testing::kFloatTypes;
 using testing::MakeActivations;
 using testing::RandomWeights;
@@ -165,6 +166,18 @@ TEST_P(MatMulTest, MatchesFloat64OnEdgeShapes) {
         for (size_t batch : {1u, 2u, 5u}) {
           for (const ActivationBits bits : kAllBits) CheckProduct({dtype, n, k, batch, bits}, rng);
         }
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, DecodedTypesMatchFloat64) {
+  Rng rng(8);
+  for (const DType dtype : kDecodedTypes) {
+    EXPECT_EQ(FormatFor(table(), dtype, 1), ActivationFormat::kFloat32);
+    for (const size_t k : {256u, 768u}) {
+      for (const size_t n : {1u, 37u}) {
+        for (const size_t batch : {1u, 5u}) CheckProduct({dtype, n, k, batch}, rng);
       }
     }
   }
@@ -618,7 +631,7 @@ TEST(KernelTableTest, RefusesTypesWithoutKernels) {
   for (Isa isa : AvailableIsas()) {
     EXPECT_EQ(KernelsFor(isa).isa, isa);
     EXPECT_EQ(FindWeight(KernelsFor(isa), DType::kI32), nullptr);
-    EXPECT_EQ(FindWeight(KernelsFor(isa), DType::kIQ2_XXS), nullptr);
+    EXPECT_EQ(FindWeight(KernelsFor(isa), DType::kQ8_K), nullptr);
     EXPECT_NE(FindWeight(KernelsFor(isa), DType::kQ4_K), nullptr);
   }
   EXPECT_TRUE(IsaAvailable(BestIsa()));

@@ -1,9 +1,13 @@
 #include "backends/cpu/kernels/test_weights.h"
 
+#include <rullama/sdk/dequantize.h>
 #include <rullama/sdk/half.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "backends/cpu/kernels/decode_row.h"
 
 namespace rullama::cpu::testing {
 namespace {
@@ -27,7 +31,13 @@ std::vector<size_t> HalfFields(DType dtype) {
       return {108};
     case DType::kQ6_K:
       return {208};
+    case DType::kTQ1_0:
+      return {52};
+    case DType::kTQ2_0:
+      return {64};
     case DType::kMXFP4:
+    case DType::kNVFP4:
+    case DType::kIQ1_M:
       return {};
     default:
       return {0};
@@ -156,6 +166,11 @@ void RandomBlock(DType dtype, uint8_t* block, size_t bytes, Rng& rng) {
     std::memcpy(block + at, &half, 2);
   }
   if (dtype == DType::kMXFP4) block[0] = static_cast<uint8_t>(122 + rng() % 4);
+  if (dtype == DType::kNVFP4) {
+    for (size_t i = 0; i < 4; ++i) block[i] = static_cast<uint8_t>(0x30 + rng() % 8);
+  }
+  // The sign and the upper bits of the exponent of the f16 scale: 2^-7 to 2^-3.
+  if (dtype == DType::kIQ1_M) block[55] = static_cast<uint8_t>(0x20 | (block[55] & 15));
 }
 
 }  // namespace
@@ -204,6 +219,13 @@ std::vector<uint8_t> RandomWeights(DType dtype, size_t rows, size_t k, Rng& rng)
 std::vector<double> ReferenceRow(DType dtype, const uint8_t* row, size_t k) {
   const DTypeInfo& info = InfoOf(dtype);
   std::vector<double> values(k);
+  if (IsDecodedType(dtype)) {
+    std::vector<float> decoded(k);
+    sdk::FindDequantizer(dtype)(reinterpret_cast<const std::byte*>(row), k / info.block_elements,
+                                decoded.data());
+    std::ranges::copy(decoded, values.begin());
+    return values;
+  }
   for (size_t i = 0; i < k; ++i) {
     const uint8_t* block = row + i / info.block_elements * info.block_bytes;
     values[i] = Element(dtype, block, i % info.block_elements);

@@ -1,0 +1,33 @@
+// Rows of the block types without kernels of their own: products decode them to float32 first.
+#pragma once
+
+#include <rullama/sdk/dtype.h>
+
+#include <cstddef>
+
+namespace rullama::cpu {
+
+// Whether products of a block type take float32 activations and rows of DecodeRow.
+constexpr bool IsDecodedType(DType type) {
+  switch (type) {
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+    case DType::kIQ3_XXS:
+    case DType::kIQ3_S:
+    case DType::kIQ1_S:
+    case DType::kIQ1_M:
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+    case DType::kNVFP4:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The k values of a row of a decoded type, whole blocks. A function of its own: the decoders of the
+// SDK have external linkage, so no instruction-set level may compile them.
+void DecodeRow(DType type, const void* row, size_t k, float* out);
+
+}  // namespace rullama::cpu
