@@ -16,6 +16,7 @@
 #include "cli/reports/memory_bars.h"
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
+#include "core/gguf/check_numbers.h"
 #include "models/registry.h"
 
 namespace rullama::cli {
@@ -33,6 +34,7 @@ struct InspectFlags {
   std::string drafter;
   int64_t context = kDefaultCapacity;
   bool json = false;
+  bool check = false;
   ConfigFlags config;
 };
 
@@ -291,11 +293,65 @@ std::string FileText(const json& file) {
   return text;
 }
 
+// What is wrong with the numbers of each tensor, or cannot be said; empty if all is well.
+json CheckAsJson(const GgufFile& file) {
+  json tensors = json::array();
+  for (const TensorInfo& tensor : file.tensors()) {
+    const auto numbers = NumbersOf(file, tensor);
+    if (!numbers) {
+      tensors.push_back({{"tensor", tensor.name},
+                         {"reason", numbers.error().message},
+                         {"code", numbers.error().id}});
+    } else if (!numbers->usual()) {
+      tensors.push_back({{"tensor", tensor.name},
+                         {"nan", numbers->nan},
+                         {"infinite", numbers->infinite},
+                         {"too_large", numbers->too_large},
+                         {"largest", numbers->largest},
+                         {"first", numbers->first}});
+    }
+  }
+  return tensors;
+}
+
+std::string CheckText(const json& file) {
+  std::string text = "\nnumbers\n";
+  for (const json& found : file["check"]) {
+    text += fmt::format("  {:<40} ", Safe(found["tensor"].get<std::string>()));
+    text += found.contains("reason")
+                ? Safe(found["reason"].get<std::string>()) + "\n"
+                : fmt::format("{} NaN, {} infinite, {} above {:g}; the first is element {}\n",
+                              Dump(found["nan"]), Dump(found["infinite"]), Dump(found["too_large"]),
+                              kLargestUsualWeight, Dump(found["first"]));
+  }
+  if (!file["check"].empty()) return text;
+  return text + fmt::format("  all of {} tensors are finite and at most {:g}\n",
+                            file["tensors"].size(), kLargestUsualWeight);
+}
+
+// An error if there is a tensor with such numbers.
+Status CheckResult(const json& check) {
+  const auto is_damaged = [](const json& found) { return !found.contains("reason"); };
+  const auto damaged = std::ranges::count_if(check, is_damaged);
+  if (damaged == 0) return OkStatus();
+  const json& first = *std::ranges::find_if(check, is_damaged);
+  return MakeError(
+      ErrorKind::kModelFile, "inspect.numbers",
+      "{} {} numbers that no trained model has, first '{}'; the download is damaged or "
+      "the conversion went wrong, fetch the file again",
+      damaged, damaged == 1 ? "tensor has" : "tensors have",
+      Safe(first["tensor"].get<std::string>()));
+}
+
 Result<int> Inspect(const InspectFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.path));
   RL_ASSIGN_OR_RETURN(const ModelSummary summary, SummarizeOnBackend(model, flags.config, console));
-  const json file = FileAsJson(model, summary, flags);
-  RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(file) : FileText(file)));
+  json file = FileAsJson(model, summary, flags);
+  if (flags.check) file["check"] = CheckAsJson(*model.file);
+  std::string text = flags.json ? JsonLine(file) : FileText(file);
+  if (flags.check && !flags.json) text += CheckText(file);
+  RL_RETURN_IF_ERROR(console.Write(text));
+  if (flags.check) RL_RETURN_IF_ERROR(CheckResult(file["check"]));
   return 0;
 }
 
@@ -315,6 +371,8 @@ void AddInspectCommand(CLI::App& app, CommandContext& context) {
       ->option_text("N");
   AddBackendOptions(*command, flags->config);
   command->add_flag("--json", flags->json, "As one JSON object");
+  command->add_flag("--check", flags->check,
+                    "Read all weights and name tensors with NaN, infinities or damaged scales");
   command->footer(R"(Examples:
   rullama inspect gemma4:e2b -c 32768
   rullama inspect model.gguf --json)");

@@ -23,6 +23,7 @@ namespace rullama::cli_test {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 
 // A type, and the place of the f16 scale in a block and its value, which gives weights of the usual
 // size. Random bytes make up the rest.
@@ -124,6 +125,23 @@ TEST(Types, LogitsAreThoseOfTheSameNumbersInF32) {
     EXPECT_GT(norm, 0) << NameOf(type.dtype);
     EXPECT_LE(error, 1e-5 * norm) << NameOf(type.dtype);
   }
+}
+
+// Half a scale of a block becomes NaN, as in a damaged download.
+TEST(Types, InspectNamesTensorsWithDamagedNumbers) {
+  const RunResult well = RunRullama({"inspect", TinyModel(), "--check"});
+  EXPECT_EQ(well.exit_code, 0) << well.err;
+  EXPECT_THAT(well.out, HasSubstr("all of 130 tensors are finite"));
+  const GgufFile model = Must(GgufFile::Open(TinyModel()));
+  std::string bytes = ReadFile(TinyModel());
+  bytes.replace(model.FindTensor("blk.2.attn_q.weight")->offset, 2, std::string("\x00\x7e", 2));
+  const std::string path = TemporaryFile("damaged.gguf", bytes).string();
+  const RunResult damaged = RunRullama({"inspect", path, "--check"});
+  EXPECT_EQ(damaged.exit_code, 4);
+  EXPECT_THAT(damaged.out, HasSubstr("256 NaN, 0 infinite, 0 above 10000; the first is element 0"));
+  EXPECT_THAT(damaged.err, HasSubstr("1 tensor has numbers that no trained model has, first "
+                                     "'blk.2.attn_q.weight'"));
+  EXPECT_EQ(RunRullama({"inspect", path}).exit_code, 0);
 }
 
 }  // namespace

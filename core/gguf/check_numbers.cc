@@ -1,0 +1,50 @@
+#include "core/gguf/check_numbers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/gguf/dequantize.h"
+
+namespace rullama {
+namespace {
+
+// Decoded at once; a multiple of every block length.
+constexpr uint64_t kPieceValues = uint64_t{1} << 16;
+
+void Count(float value, uint64_t element, TensorNumbers& numbers) {
+  const float magnitude = std::fabs(value);
+  if (magnitude <= kLargestUsualWeight) {
+    numbers.largest = std::max(numbers.largest, magnitude);
+    return;
+  }
+  if (numbers.usual()) numbers.first = element;
+  if (std::isnan(value)) {
+    ++numbers.nan;
+  } else if (std::isinf(value)) {
+    ++numbers.infinite;
+  } else {
+    ++numbers.too_large;
+    numbers.largest = std::max(numbers.largest, magnitude);
+  }
+}
+
+}  // namespace
+
+Result<TensorNumbers> NumbersOf(const GgufFile& file, const TensorInfo& tensor) {
+  RL_RETURN_IF_ERROR(file.CheckUnchanged());
+  const std::span<const std::byte> data = file.data(tensor);
+  TensorNumbers numbers;
+  std::vector<float> values;
+  for (uint64_t first = 0; first < tensor.elements(); first += kPieceValues) {
+    values.resize(std::min(kPieceValues, tensor.elements() - first));
+    RL_RETURN_IF_ERROR(Dequantize(
+        tensor.dtype,
+        data.subspan(RowBytes(tensor.dtype, first), RowBytes(tensor.dtype, values.size())),
+        values));
+    for (size_t i = 0; i < values.size(); ++i) Count(values[i], first + i, numbers);
+  }
+  return numbers;
+}
+
+}  // namespace rullama
