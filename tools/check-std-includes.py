@@ -30,7 +30,7 @@ cfenv: fesetround
 charconv: chars_format errc from_chars to_chars
 chrono: chrono
 clocale: setlocale
-cmath: abs ceil cos exp fabs floor fmax fmin isfinite isinf isnan ldexp llround log log10 log1p log2 lround
+cmath: abs ceil cos exp fabs floor fmax fmin ilogb isfinite isinf isnan ldexp llround log log10 log1p log2 lround
   pow round sin sqrt tanh trunc
 complex: abs complex
 concepts: convertible_to integral unsigned_integral

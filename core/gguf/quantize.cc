@@ -52,6 +52,16 @@ QuantizeKernel KernelFor(DType dtype) {
       return gguf_internal::QuantizeQ5_1;
     case DType::kQ8_0:
       return gguf_internal::QuantizeQ8_0;
+    case DType::kQ2_K:
+      return gguf_internal::QuantizeQ2K;
+    case DType::kQ3_K:
+      return gguf_internal::QuantizeQ3K;
+    case DType::kIQ4_NL:
+      return gguf_internal::QuantizeIq4Nl;
+    case DType::kIQ4_XS:
+      return gguf_internal::QuantizeIq4Xs;
+    case DType::kMXFP4:
+      return gguf_internal::QuantizeMxfp4;
     case DType::kQ4_K:
       return gguf_internal::QuantizeQ4K;
     case DType::kQ5_K:

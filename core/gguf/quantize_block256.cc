@@ -17,55 +17,62 @@ namespace {
 
 constexpr int kSuperBlock = 256;
 constexpr int kRefits = 2;
-constexpr int kMaxScale = 63;  // 6 bits
 
 int OnGrid(float value, float inverse, int low, int high) {
   return static_cast<int>(
       NearestCode(value * inverse, static_cast<float>(low), static_cast<float>(high)));
 }
 
-// --- Q4_K and Q5_K: eight runs of 32, value = d * scale * code - dmin * min ---
+// --- Q2_K, Q4_K and Q5_K: value = d * scale * code - dmin * min ---
 
-constexpr int kAffineRuns = 8;
-constexpr int kAffineRun = kSuperBlock / kAffineRuns;
+// Runs of a type, and the largest code and scale.
+struct AffineType {
+  int runs;
+  int high;
+  int max_scale;
+  [[nodiscard]] constexpr int run() const { return kSuperBlock / runs; }
+};
+constexpr AffineType kQ2K{16, 3, 15}, kQ4K{8, 15, 63}, kQ5K{8, 31, 63};
+constexpr int kMaxRuns = 16;
 
 struct AffineCodes {
   uint16_t d = 0;
   uint16_t dmin = 0;
-  uint8_t scales[kAffineRuns] = {};
-  uint8_t mins[kAffineRuns] = {};
+  uint8_t scales[kMaxRuns] = {};
+  uint8_t mins[kMaxRuns] = {};
   uint8_t codes[kSuperBlock] = {};
   double error = std::numeric_limits<double>::infinity();
 };
 
 // Scale and minimum of run j on the grid of d and dmin, and its codes. Returns the squared error.
-float PlaceAffineRun(const float* x, int high, AffineFit wanted, int j, AffineCodes& block) {
+float PlaceAffineRun(const AffineType& type, const float* x, AffineFit wanted, int j,
+                     AffineCodes& block) {
   const float d = HalfToFloat(block.d);
   const float dmin = HalfToFloat(block.dmin);
-  const int scale = OnGrid(wanted.scale, SafeInverse(d), 0, kMaxScale);
-  const int min = OnGrid(-wanted.offset, SafeInverse(dmin), 0, kMaxScale);
+  const int scale = OnGrid(wanted.scale, SafeInverse(d), 0, type.max_scale);
+  const int min = OnGrid(-wanted.offset, SafeInverse(dmin), 0, type.max_scale);
   const auto on_grid = [&](int s, int m) {
     return AffineFit{d * static_cast<float>(s), -dmin * static_cast<float>(m)};
   };
   float best = std::numeric_limits<float>::infinity();
-  for (int s = std::max(scale - 1, 0); s <= std::min(scale + 1, kMaxScale); ++s) {
-    for (int m = std::max(min - 1, 0); m <= std::min(min + 1, kMaxScale); ++m) {
-      const float error = NearestPoints(x, kAffineRun, 0, high, on_grid(s, m), nullptr);
+  for (int s = std::max(scale - 1, 0); s <= std::min(scale + 1, type.max_scale); ++s) {
+    for (int m = std::max(min - 1, 0); m <= std::min(min + 1, type.max_scale); ++m) {
+      const float error = NearestPoints(x, type.run(), 0, type.high, on_grid(s, m), nullptr);
       if (error >= best) continue;
       best = error;
       block.scales[j] = static_cast<uint8_t>(s);
       block.mins[j] = static_cast<uint8_t>(m);
     }
   }
-  return NearestPoints(x, kAffineRun, 0, high, on_grid(block.scales[j], block.mins[j]),
-                       block.codes + j * kAffineRun);
+  return NearestPoints(x, type.run(), 0, type.high, on_grid(block.scales[j], block.mins[j]),
+                       block.codes + j * type.run());
 }
 
 // d and dmin that suit the codes best; false if the codes do not determine them.
-bool RefitAffine(const float* x, AffineCodes& block) {
+bool RefitAffine(const AffineType& type, const float* x, AffineCodes& block) {
   double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;  // of a = scale * code and b = -min
   for (int i = 0; i < kSuperBlock; ++i) {
-    const int run = i / kAffineRun;
+    const int run = i / type.run();
     const double a = block.scales[run] * block.codes[i];
     const double b = -static_cast<double>(block.mins[run]);
     const auto value = static_cast<double>(x[i]);
@@ -85,28 +92,28 @@ bool RefitAffine(const float* x, AffineCodes& block) {
   return true;
 }
 
-AffineCodes EncodeAffine(const float* x, int high) {
-  AffineFit wanted[kAffineRuns];
+AffineCodes EncodeAffine(const AffineType& type, const float* x) {
+  AffineFit wanted[kMaxRuns];
   float largest_scale = 0;
   float largest_min = 0;
-  for (int j = 0; j < kAffineRuns; ++j) {
-    wanted[j] = FitAffine(x + j * kAffineRun, kAffineRun, high, true);
+  for (int j = 0; j < type.runs; ++j) {
+    wanted[j] = FitAffine(x + j * type.run(), type.run(), type.high, true);
     largest_scale = std::max(largest_scale, wanted[j].scale);
     largest_min = std::max(largest_min, -wanted[j].offset);
   }
   AffineCodes block;
-  block.d = FloatToHalf(largest_scale / kMaxScale);
-  block.dmin = FloatToHalf(largest_min / kMaxScale);
+  block.d = FloatToHalf(largest_scale / static_cast<float>(type.max_scale));
+  block.dmin = FloatToHalf(largest_min / static_cast<float>(type.max_scale));
   AffineCodes best;
   for (int round = 0; round <= kRefits; ++round) {
     block.error = 0;
-    for (int j = 0; j < kAffineRuns; ++j) {
+    for (int j = 0; j < type.runs; ++j) {
       block.error +=
-          static_cast<double>(PlaceAffineRun(x + j * kAffineRun, high, wanted[j], j, block));
+          static_cast<double>(PlaceAffineRun(type, x + j * type.run(), wanted[j], j, block));
     }
     if (block.error >= best.error) break;
     best = block;
-    if (!RefitAffine(x, block)) break;
+    if (!RefitAffine(type, x, block)) break;
   }
   return best;
 }
@@ -122,17 +129,32 @@ void PackScales(const AffineCodes& from, uint8_t (&s)[12]) {
 
 void PackNibbles(const AffineCodes& from, uint8_t (&qs)[128]) {
   for (int i = 0; i < 128; ++i) {
-    const uint8_t* low = from.codes + i / kAffineRun * 2 * kAffineRun + i % kAffineRun;
-    qs[i] = static_cast<uint8_t>((low[0] & 15) | (low[kAffineRun] & 15) << 4);
+    const uint8_t* low = from.codes + i / 32 * 64 + i % 32;
+    qs[i] = static_cast<uint8_t>((low[0] & 15) | (low[32] & 15) << 4);
   }
 }
 
-// --- Q6_K: sixteen runs of 16, value = d * scale * (code - 32) ---
+// Two bits of each code: four planes of 32 values to each 32 bytes.
+void PackTwoBits(const uint8_t (&codes)[kSuperBlock], uint8_t (&qs)[64]) {
+  for (int i = 0; i < kSuperBlock; ++i) {
+    uint8_t& byte = qs[i / 128 * 32 + i % 32];
+    byte = static_cast<uint8_t>(byte | (codes[i] & 3) << (i % 128 / 32 * 2));
+  }
+}
+
+// --- Q3_K and Q6_K: sixteen runs of 16, value = d * scale * (code + lowest) ---
 
 constexpr int kSymmetricRuns = 16;
 constexpr int kSymmetricRun = kSuperBlock / kSymmetricRuns;
-constexpr int kLowest = -32;
-constexpr int kHighest = 31;
+
+// Codes reach from `lowest` to -lowest - 1, scales from `lowest_scale` likewise.
+struct SymmetricType {
+  int lowest;
+  int lowest_scale;
+  [[nodiscard]] constexpr int highest() const { return -lowest - 1; }
+  [[nodiscard]] constexpr int highest_scale() const { return -lowest_scale - 1; }
+};
+constexpr SymmetricType kQ3K{-4, -32}, kQ6K{-32, -128};
 
 struct SymmetricCodes {
   uint16_t d = 0;
@@ -141,26 +163,29 @@ struct SymmetricCodes {
   double error = std::numeric_limits<double>::infinity();
 };
 
-float PlaceSymmetricRun(const float* x, float wanted, int j, SymmetricCodes& block) {
+float PlaceSymmetricRun(const SymmetricType& type, const float* x, float wanted, int j,
+                        SymmetricCodes& block) {
   const float d = HalfToFloat(block.d);
-  const int scale = OnGrid(wanted, SafeInverse(d), -128, 127);
+  const int scale = OnGrid(wanted, SafeInverse(d), type.lowest_scale, type.highest_scale());
   const auto on_grid = [&](int s) { return AffineFit{d * static_cast<float>(s), 0}; };
   float best = std::numeric_limits<float>::infinity();
-  for (int s = std::max(scale - 1, -128); s <= std::min(scale + 1, 127); ++s) {
-    const float error = NearestPoints(x, kSymmetricRun, kLowest, kHighest, on_grid(s), nullptr);
+  for (int s = std::max(scale - 1, type.lowest_scale);
+       s <= std::min(scale + 1, type.highest_scale()); ++s) {
+    const float error =
+        NearestPoints(x, kSymmetricRun, type.lowest, type.highest(), on_grid(s), nullptr);
     if (error >= best) continue;
     best = error;
     block.scales[j] = static_cast<int8_t>(s);
   }
-  return NearestPoints(x, kSymmetricRun, kLowest, kHighest, on_grid(block.scales[j]),
+  return NearestPoints(x, kSymmetricRun, type.lowest, type.highest(), on_grid(block.scales[j]),
                        block.codes + j * kSymmetricRun);
 }
 
-bool RefitSymmetric(const float* x, SymmetricCodes& block) {
+bool RefitSymmetric(const SymmetricType& type, const float* x, SymmetricCodes& block) {
   double aa = 0, ax = 0;  // of a = scale * code
   for (int i = 0; i < kSuperBlock; ++i) {
     const int run = i / kSymmetricRun;
-    const double a = block.scales[run] * (block.codes[i] + kLowest);
+    const double a = block.scales[run] * (block.codes[i] + type.lowest);
     aa += a * a;
     ax += a * static_cast<double>(x[i]);
   }
@@ -169,35 +194,68 @@ bool RefitSymmetric(const float* x, SymmetricCodes& block) {
   return true;
 }
 
-SymmetricCodes EncodeSymmetric(const float* x) {
+SymmetricCodes EncodeSymmetric(const SymmetricType& type, const float* x) {
   float wanted[kSymmetricRuns];
   float largest = 0;
   for (int j = 0; j < kSymmetricRuns; ++j) {
-    wanted[j] = FitSymmetric(x + j * kSymmetricRun, kSymmetricRun, kLowest, kHighest);
+    wanted[j] = FitSymmetric(x + j * kSymmetricRun, kSymmetricRun, type.lowest, type.highest());
     if (std::fabs(wanted[j]) > std::fabs(largest)) largest = wanted[j];
   }
   SymmetricCodes block;
-  block.d = FloatToHalf(largest / -128);
+  block.d = FloatToHalf(largest / static_cast<float>(type.lowest_scale));
   SymmetricCodes best;
   for (int round = 0; round <= kRefits; ++round) {
     block.error = 0;
     for (int j = 0; j < kSymmetricRuns; ++j) {
       block.error +=
-          static_cast<double>(PlaceSymmetricRun(x + j * kSymmetricRun, wanted[j], j, block));
+          static_cast<double>(PlaceSymmetricRun(type, x + j * kSymmetricRun, wanted[j], j, block));
     }
     if (block.error >= best.error) break;
     best = block;
-    if (!RefitSymmetric(x, block)) break;
+    if (!RefitSymmetric(type, x, block)) break;
   }
   return best;
 }
 
 }  // namespace
 
+void QuantizeQ2K(const float* values, size_t count, std::byte* blocks) {
+  ForEachBlock<sdk::BlockQ2K, kSuperBlock>(
+      values, count, blocks, [](const float* x, sdk::BlockQ2K& block) {
+        const AffineCodes codes = EncodeAffine(kQ2K, x);
+        block.d = codes.d;
+        block.dmin = codes.dmin;
+        for (int j = 0; j < kQ2K.runs; ++j) {
+          block.scales[j] = static_cast<uint8_t>(codes.scales[j] | codes.mins[j] << 4);
+        }
+        PackTwoBits(codes.codes, block.qs);
+      });
+}
+
+void QuantizeQ3K(const float* values, size_t count, std::byte* blocks) {
+  ForEachBlock<sdk::BlockQ3K, kSuperBlock>(
+      values, count, blocks, [](const float* x, sdk::BlockQ3K& block) {
+        const SymmetricCodes codes = EncodeSymmetric(kQ3K, x);
+        block.d = codes.d;
+        PackTwoBits(codes.codes, block.qs);
+        for (int i = 0; i < kSuperBlock; ++i) {
+          uint8_t& high = block.hmask[i % 32];
+          high = static_cast<uint8_t>(high | (codes.codes[i] >> 2) << (i / 32));
+        }
+        for (int j = 0; j < kSymmetricRuns; ++j) {
+          const int scale = codes.scales[j] - kQ3K.lowest_scale;
+          uint8_t& low = block.scales[j % 8];
+          low = static_cast<uint8_t>(low | (scale & 15) << (j / 8 * 4));
+          uint8_t& high = block.scales[8 + j % 4];
+          high = static_cast<uint8_t>(high | (scale >> 4) << (2 * (j / 4)));
+        }
+      });
+}
+
 void QuantizeQ4K(const float* values, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ4K, kSuperBlock>(values, count, blocks,
                                            [](const float* x, sdk::BlockQ4K& block) {
-                                             const AffineCodes codes = EncodeAffine(x, 15);
+                                             const AffineCodes codes = EncodeAffine(kQ4K, x);
                                              block.d = codes.d;
                                              block.dmin = codes.dmin;
                                              PackScales(codes, block.scales);
@@ -208,14 +266,14 @@ void QuantizeQ4K(const float* values, size_t count, std::byte* blocks) {
 void QuantizeQ5K(const float* values, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ5K, kSuperBlock>(
       values, count, blocks, [](const float* x, sdk::BlockQ5K& block) {
-        const AffineCodes codes = EncodeAffine(x, 31);
+        const AffineCodes codes = EncodeAffine(kQ5K, x);
         block.d = codes.d;
         block.dmin = codes.dmin;
         PackScales(codes, block.scales);
         PackNibbles(codes, block.qs);
         for (int i = 0; i < kSuperBlock; ++i) {
-          uint8_t& high = block.qh[i % kAffineRun];
-          high = static_cast<uint8_t>(high | (codes.codes[i] >> 4) << (i / kAffineRun));
+          uint8_t& high = block.qh[i % 32];
+          high = static_cast<uint8_t>(high | (codes.codes[i] >> 4) << (i / 32));
         }
       });
 }
@@ -223,7 +281,7 @@ void QuantizeQ5K(const float* values, size_t count, std::byte* blocks) {
 void QuantizeQ6K(const float* values, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ6K, kSuperBlock>(
       values, count, blocks, [](const float* x, sdk::BlockQ6K& block) {
-        const SymmetricCodes codes = EncodeSymmetric(x);
+        const SymmetricCodes codes = EncodeSymmetric(kQ6K, x);
         block.d = codes.d;
         std::memcpy(block.scales, codes.scales, sizeof(block.scales));
         for (int i = 0; i < kSuperBlock; ++i) {

@@ -16,7 +16,14 @@ void QuantizeQ5_0(const float* values, size_t count, std::byte* blocks);
 void QuantizeQ5_1(const float* values, size_t count, std::byte* blocks);
 void QuantizeQ8_0(const float* values, size_t count, std::byte* blocks);
 
+// Codes of a table of points (quantize_lookup.cc).
+void QuantizeIq4Nl(const float* values, size_t count, std::byte* blocks);
+void QuantizeIq4Xs(const float* values, size_t count, std::byte* blocks);
+void QuantizeMxfp4(const float* values, size_t count, std::byte* blocks);
+
 // Super-blocks of 256 (quantize_block256.cc).
+void QuantizeQ2K(const float* values, size_t count, std::byte* blocks);
+void QuantizeQ3K(const float* values, size_t count, std::byte* blocks);
 void QuantizeQ4K(const float* values, size_t count, std::byte* blocks);
 void QuantizeQ5K(const float* values, size_t count, std::byte* blocks);
 void QuantizeQ6K(const float* values, size_t count, std::byte* blocks);

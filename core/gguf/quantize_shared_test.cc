@@ -59,7 +59,11 @@ INSTANTIATE_TEST_SUITE_P(Types, QuantizeSharedTest,
                                            Case{DType::kQ4_0, "q4_0"}, Case{DType::kQ4_1, "q4_1"},
                                            Case{DType::kQ5_0, "q5_0"}, Case{DType::kQ5_1, "q5_1"},
                                            Case{DType::kQ8_0, "q8_0"}, Case{DType::kQ4_K, "q4_K"},
-                                           Case{DType::kQ5_K, "q5_K"}, Case{DType::kQ6_K, "q6_K"}),
+                                           Case{DType::kQ5_K, "q5_K"}, Case{DType::kQ6_K, "q6_K"},
+                                           Case{DType::kQ2_K, "q2_K"}, Case{DType::kQ3_K, "q3_K"},
+                                           Case{DType::kIQ4_NL, "iq4_nl"},
+                                           Case{DType::kIQ4_XS, "iq4_xs"},
+                                           Case{DType::kMXFP4, "mxfp4"}),
                          [](const auto& row) { return std::string(row.param.file); });
 
 }  // namespace

@@ -132,7 +132,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{DType::kQ4_0, 0.095, 1e-3}, Case{DType::kQ4_1, 0.08, 1e-3},
                       Case{DType::kQ5_0, 0.048, 1e-3}, Case{DType::kQ5_1, 0.04, 1e-3},
                       Case{DType::kQ8_0, 0.006, 1e-3}, Case{DType::kQ4_K, 0.085, 1e-3},
-                      Case{DType::kQ5_K, 0.042, 1e-3}, Case{DType::kQ6_K, 0.021, 1e-3}),
+                      Case{DType::kQ5_K, 0.042, 1e-3}, Case{DType::kQ6_K, 0.021, 1e-3},
+                      Case{DType::kQ2_K, 0.31, 1e-3}, Case{DType::kQ3_K, 0.2, 1e-3},
+                      Case{DType::kIQ4_NL, 0.095, 1e-3}, Case{DType::kIQ4_XS, 0.098, 1e-3},
+                      // The largest distance from a point: from 5 to 4 or 6.
+                      Case{DType::kMXFP4, 0.14, 0.2}),
     [](const auto& row) { return std::string(NameOf(row.param.dtype)); });
 
 TEST(Quantize, ValuesOnTheGridOfABlockAreExact) {
@@ -161,9 +165,9 @@ TEST(Quantize, ValuesBeyondF16AreNamedUnlessTheTypeHoldsThem) {
 
 TEST(Quantize, OtherTypesAreRefused) {
   const std::vector<float> values(256);
-  std::vector<std::byte> blocks(RowBytes(DType::kQ2_K, values.size()));
-  EXPECT_FALSE(CanQuantize(DType::kQ2_K));
-  const Status status = Quantize(DType::kQ2_K, values, blocks);
+  std::vector<std::byte> blocks(RowBytes(DType::kIQ2_S, values.size()));
+  EXPECT_FALSE(CanQuantize(DType::kIQ2_S));
+  const Status status = Quantize(DType::kIQ2_S, values, blocks);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().id, "gguf.quantize_type");
   EXPECT_NE(status.error().message.find("q4_k"), std::string::npos) << status.error().message;

@@ -9,11 +9,20 @@
 namespace rullama {
 namespace {
 
+// The numbers of general.file_type of mixes with rules of their own (OwnRule).
+constexpr uint32_t kQ2K = 10, kQ3KM = 12, kQ4KS = 14, kIq4Nl = 25, kIq4Xs = 30, kMxfp4Moe = 38;
+
 constexpr QuantMix kMixes[] = {
     {"Q4_K_M", 15, DType::kQ4_K, DType::kQ6_K, DType::kQ6_K},
     {"Q5_K_M", 17, DType::kQ5_K, DType::kQ6_K, DType::kQ6_K},
     {"Q6_K", 18, DType::kQ6_K, DType::kQ6_K, DType::kQ6_K},
     {"Q8_0", 7, DType::kQ8_0, DType::kQ8_0, DType::kQ8_0},
+    {"Q4_K_S", kQ4KS, DType::kQ4_K, DType::kQ6_K, DType::kQ5_K},
+    {"Q3_K_M", kQ3KM, DType::kQ3_K, DType::kQ6_K, DType::kQ4_K},
+    {"Q2_K", kQ2K, DType::kQ2_K, DType::kQ6_K, DType::kQ3_K},
+    {"IQ4_NL", kIq4Nl, DType::kIQ4_NL, DType::kQ6_K, DType::kQ5_K},
+    {"IQ4_XS", kIq4Xs, DType::kIQ4_XS, DType::kQ6_K, DType::kQ5_K},
+    {"MXFP4_MOE", kMxfp4Moe, DType::kMXFP4, DType::kQ8_0, DType::kQ8_0},
     {"Q4_0", 2, DType::kQ4_0, DType::kQ6_K, DType::kQ4_0},
     {"Q5_0", 8, DType::kQ5_0, DType::kQ6_K, DType::kQ5_0},
     {"F16", 1, DType::kF16, DType::kF16, DType::kF16},
@@ -33,6 +42,9 @@ DType FitRow(DType dtype, uint64_t row) {
   if (dtype == DType::kQ4_K) smaller_blocks = DType::kQ5_0;
   if (dtype == DType::kQ5_K) smaller_blocks = DType::kQ5_1;
   if (dtype == DType::kQ6_K) smaller_blocks = DType::kQ8_0;
+  if (dtype == DType::kQ2_K || dtype == DType::kQ3_K || dtype == DType::kIQ4_XS) {
+    smaller_blocks = DType::kIQ4_NL;
+  }
   return FitsRow(smaller_blocks, row) ? smaller_blocks : DType::kF16;
 }
 
@@ -91,14 +103,63 @@ std::vector<int64_t> LayersOfValueProjections(std::span<const QuantTensor> tenso
   return layers;
 }
 
-// The type of a matrix by its place in the network, before its row length is looked at.
-DType TypeByPlace(const QuantMix& mix, std::string_view name, bool more_bits, int64_t experts) {
-  if (IsEmbedding(name)) return mix.embedding;
-  if (experts == kExpertsWithBetterAttention && !IsFloat(mix.base)) {
-    if (IsValueProjection(name) || name.ends_with(".attn_k.weight")) return DType::kQ8_0;
-    if (name.ends_with(".attn_output.weight") && mix.base == DType::kQ4_K) return DType::kQ5_K;
+// Where a matrix lies in the network.
+struct Place {
+  std::string_view name;
+  uint32_t rank;
+  // Of a value projection its number among those that exist, and their count; else of the layer.
+  int64_t index, count;
+  const NetworkFacts& network;
+
+  [[nodiscard]] bool IsOutput() const { return name.ends_with(".attn_output.weight"); }
+  [[nodiscard]] bool IsImportant() const {
+    return IsValueProjection(name) || IsDownProjection(name);
   }
-  return more_bits ? mix.important : mix.base;
+};
+
+// The value projection of Q2_K and IQ4 gets more bits where four heads or more share it.
+constexpr int64_t kHeadsThatShareMuch = 4;
+
+// What llama-quantize does in mixes that do not follow MoreBits. Nothing for matrices without a
+// rule and for other mixes.
+std::optional<DType> OwnRule(const QuantMix& mix, const Place& place) {
+  const bool value = IsValueProjection(place.name), down = IsDownProjection(place.name);
+  const bool shared = place.network.heads_per_kv >= kHeadsThatShareMuch;
+  const int64_t layers = place.count;
+  switch (mix.file_type) {
+    case kQ2K:
+      if (value) return shared ? DType::kQ4_K : DType::kQ3_K;
+      return down || place.IsOutput() ? DType::kQ3_K : DType::kQ2_K;
+    case kQ3KM:
+      if (value) return place.index < 2 ? DType::kQ5_K : DType::kQ4_K;
+      if (down) return place.index < layers / 16 ? DType::kQ5_K : DType::kQ4_K;
+      return place.IsOutput() ? DType::kQ4_K : DType::kQ3_K;
+    case kQ4KS:
+      if (value) return place.index < 4 ? DType::kQ5_K : DType::kQ4_K;
+      return down && place.index < layers / 8 ? DType::kQ5_K : DType::kQ4_K;
+    case kIq4Nl:
+    case kIq4Xs:
+      if (value) return shared ? DType::kQ5_K : mix.base;
+      return down && place.index < layers / 8 ? DType::kQ5_K : mix.base;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The type of a matrix by its place in the network, before its row length is looked at.
+DType TypeByPlace(const QuantMix& mix, const Place& place) {
+  // Matrices of experts have a dimension for the expert.
+  if (mix.file_type == kMxfp4Moe) return place.rank > 2 ? DType::kMXFP4 : DType::kQ8_0;
+  if (IsEmbedding(place.name)) return mix.embedding;
+  if (place.network.experts == kExpertsWithBetterAttention && !IsFloat(mix.base)) {
+    if (IsValueProjection(place.name) || place.name.ends_with(".attn_k.weight")) {
+      return DType::kQ8_0;
+    }
+    const bool is_small = mix.base == DType::kQ4_K || OwnRule(mix, place).has_value();
+    if (place.IsOutput() && is_small) return DType::kQ5_K;
+  }
+  if (const auto own = OwnRule(mix, place)) return *own;
+  return place.IsImportant() && MoreBits(place.index, place.count) ? mix.important : mix.base;
 }
 
 }  // namespace
@@ -129,7 +190,7 @@ bool MoreBits(int64_t index, int64_t count) {
 
 std::vector<std::optional<DType>> ChooseTypes(const QuantMix& mix,
                                               std::span<const QuantTensor> tensors,
-                                              int64_t layer_count, int64_t expert_count) {
+                                              const NetworkFacts& network) {
   const std::vector<int64_t> values = LayersOfValueProjections(tensors);
   std::vector<std::optional<DType>> types;
   for (const QuantTensor& tensor : tensors) {
@@ -137,15 +198,12 @@ std::vector<std::optional<DType>> ChooseTypes(const QuantMix& mix,
       types.push_back(std::nullopt);
       continue;
     }
-    const int64_t layer = LayerOf(tensor.name);
-    bool more_bits = false;
+    Place place{tensor.name, tensor.rank, LayerOf(tensor.name), network.layers, network};
     if (IsValueProjection(tensor.name)) {
-      const int64_t before = std::ranges::lower_bound(values, layer) - values.begin();
-      more_bits = MoreBits(before, std::ssize(values));
-    } else if (IsDownProjection(tensor.name)) {
-      more_bits = MoreBits(layer, layer_count);
+      place.index = std::ranges::lower_bound(values, place.index) - values.begin();
+      place.count = std::ssize(values);
     }
-    types.push_back(FitRow(TypeByPlace(mix, tensor.name, more_bits, expert_count), tensor.row));
+    types.push_back(FitRow(TypeByPlace(mix, place), tensor.row));
   }
   return types;
 }

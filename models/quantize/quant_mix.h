@@ -20,7 +20,7 @@ struct QuantMix {
   uint32_t file_type;     // general.file_type
   DType base;             // most matrices
   DType embedding;        // token and per-layer embedding tables
-  DType important;        // attn_v and ffn_down of the layers that count (see MoreBits)
+  DType important;        // attn_v and ffn_down of the layers that count, of most mixes (MoreBits)
 };
 
 // Finds a mix by name, in upper or lower case. Error quantize.type lists the mixes there are.
@@ -40,12 +40,18 @@ struct QuantTensor {
   uint64_t row = 0;  // elements of the fastest dimension
 };
 
+// What the rules depend on besides names and shapes.
+struct NetworkFacts {
+  int64_t layers = 0;
+  int64_t experts = 0;       // 0 for dense models
+  int64_t heads_per_kv = 1;  // query heads of a key and value head, in the first layer
+};
+
 // The type of each tensor; nothing for those that stay as they are: vectors, the router, the
-// projection to the per-layer embeddings, image and audio towers. `expert_count` is 0 for dense
-// models.
+// projection to the per-layer embeddings, image and audio towers.
 std::vector<std::optional<DType>> ChooseTypes(const QuantMix& mix,
                                               std::span<const QuantTensor> tensors,
-                                              int64_t layer_count, int64_t expert_count);
+                                              const NetworkFacts& network);
 
 // The same for an mmproj file, which holds towers and no text model. Vectors, the product of
 // patches, position tables, convolutions and the product after them stay as they are.

@@ -12,7 +12,8 @@ using ::testing::ElementsAre;
 using ::testing::Optional;
 
 std::optional<DType> TypeOf(const char* mix, const QuantTensor& tensor, int64_t experts = 0) {
-  return ChooseTypes(*FindQuantMix(mix), std::span(&tensor, 1), 8, experts).front();
+  return ChooseTypes(*FindQuantMix(mix), std::span(&tensor, 1), {.layers = 8, .experts = experts})
+      .front();
 }
 
 TEST(QuantMix, NamesAreFoundInAnyCase) {
@@ -94,7 +95,7 @@ TEST(QuantMix, LayersThatCountGetMoreBits) {
   }
   std::vector<QuantTensor> tensors;
   for (const std::string& name : names) tensors.push_back({name, 2, 256});
-  const auto types = ChooseTypes(*FindQuantMix("Q4_K_M"), tensors, 8, 0);
+  const auto types = ChooseTypes(*FindQuantMix("Q4_K_M"), tensors, {.layers = 8});
   std::vector<std::string> more;
   for (size_t i = 0; i < names.size(); ++i) {
     if (types[i] == DType::kQ6_K) more.push_back(names[i]);
@@ -104,6 +105,44 @@ TEST(QuantMix, LayersThatCountGetMoreBits) {
   EXPECT_THAT(more,
               ElementsAre("blk.7.attn_v.weight", "blk.7.ffn_down.weight", "blk.6.ffn_down.weight",
                           "blk.5.attn_v.weight", "blk.3.ffn_down.weight", "blk.0.ffn_down.weight"));
+}
+
+// The rules of llama-quantize for mixes that do not follow MoreBits.
+TEST(QuantMix, SmallMixesHaveRulesOfTheirOwn) {
+  const auto type_of = [](const char* mix, const char* name, int64_t heads_per_kv) {
+    const QuantTensor tensor{name, 2, 256};
+    return ChooseTypes(*FindQuantMix(mix), std::span(&tensor, 1),
+                       {.layers = 32, .heads_per_kv = heads_per_kv})
+        .front();
+  };
+  struct Expected {
+    const char* mix;
+    const char* name;
+    DType few, many;  // heads that share keys and values
+  };
+  for (const auto& [mix, name, few, many] : {
+           Expected{"Q2_K", "blk.0.attn_v.weight", DType::kQ3_K, DType::kQ4_K},
+           {"Q2_K", "blk.0.attn_output.weight", DType::kQ3_K, DType::kQ3_K},
+           {"Q2_K", "blk.9.ffn_down.weight", DType::kQ3_K, DType::kQ3_K},
+           {"Q2_K", "blk.9.ffn_up.weight", DType::kQ2_K, DType::kQ2_K},
+           {"Q3_K_M", "blk.0.attn_v.weight", DType::kQ5_K, DType::kQ5_K},
+           {"Q3_K_M", "blk.1.ffn_down.weight", DType::kQ5_K, DType::kQ5_K},
+           {"Q3_K_M", "blk.2.ffn_down.weight", DType::kQ4_K, DType::kQ4_K},
+           {"Q3_K_M", "blk.2.attn_output.weight", DType::kQ4_K, DType::kQ4_K},
+           {"Q3_K_M", "blk.2.attn_q.weight", DType::kQ3_K, DType::kQ3_K},
+           {"Q4_K_S", "blk.3.ffn_down.weight", DType::kQ5_K, DType::kQ5_K},
+           {"Q4_K_S", "blk.4.ffn_down.weight", DType::kQ4_K, DType::kQ4_K},
+           {"IQ4_XS", "blk.0.attn_v.weight", DType::kIQ4_XS, DType::kQ5_K},
+           {"IQ4_XS", "blk.3.ffn_down.weight", DType::kQ5_K, DType::kQ5_K},
+           {"IQ4_NL", "blk.9.ffn_down.weight", DType::kIQ4_NL, DType::kIQ4_NL},
+           {"MXFP4_MOE", "blk.9.ffn_down.weight", DType::kQ8_0, DType::kQ8_0},
+           {"MXFP4_MOE", "token_embd.weight", DType::kQ8_0, DType::kQ8_0},
+       }) {
+    EXPECT_EQ(type_of(mix, name, 1), few) << mix << " " << name;
+    EXPECT_EQ(type_of(mix, name, 8), many) << mix << " " << name;
+  }
+  const QuantTensor experts{"blk.9.ffn_down_exps.weight", 3, 256};
+  EXPECT_THAT(TypeOf("MXFP4_MOE", experts, 128), Optional(DType::kMXFP4));
 }
 
 }  // namespace

@@ -38,6 +38,17 @@ Status CheckSource(const TensorInfo& tensor, DType target) {
                    tensor.name, NameOf(tensor.dtype));
 }
 
+// Of the first layer, as llama-quantize counts.
+Result<int64_t> HeadsPerKv(const GgufFile& input, std::string_view architecture, uint32_t layers) {
+  const std::string kv = fmt::format("{}.attention.head_count_kv", architecture);
+  if (!input.Has(kv) || layers == 0) return 1;
+  RL_ASSIGN_OR_RETURN(
+      const auto heads,
+      input.GetU32PerLayer(fmt::format("{}.attention.head_count", architecture), layers));
+  RL_ASSIGN_OR_RETURN(const auto kv_heads, input.GetU32PerLayer(kv, layers));
+  return int64_t{heads.front()} / std::max<int64_t>(1, kv_heads.front());
+}
+
 // The types that the mix gives the tensors; nothing for those that stay as they are.
 Result<std::vector<std::optional<DType>>> ChooseTypes(const GgufFile& input,
                                                       const QuantizeOptions& options) {
@@ -52,7 +63,9 @@ Result<std::vector<std::optional<DType>>> ChooseTypes(const GgufFile& input,
                       input.GetU32(fmt::format("{}.block_count", architecture)));
   RL_ASSIGN_OR_RETURN(const auto experts,
                       input.FindU32(fmt::format("{}.expert_count", architecture)));
-  return ChooseTypes(options.mix, tensors, layers, experts.value_or(0));
+  NetworkFacts network{layers, experts.value_or(0)};
+  RL_ASSIGN_OR_RETURN(network.heads_per_kv, HeadsPerKv(input, architecture, layers));
+  return ChooseTypes(options.mix, tensors, network);
 }
 
 Result<Plan> MakePlan(const GgufFile& input, const QuantizeOptions& options) {

@@ -59,7 +59,8 @@ TEST(Quantize, EachTypeGivesAModelThatRuns) {
     const RunResult run = RunRullama({"-m", path, "--raw", "-p", "x", "-n", "2"});
     EXPECT_EQ(run.exit_code, 0) << type << run.err;
   }
-  for (const char* type : {"Q4_0", "Q5_0"}) {
+  for (const char* type :
+       {"Q4_0", "Q5_0", "Q4_K_S", "Q3_K_M", "Q2_K", "IQ4_NL", "IQ4_XS", "MXFP4_MOE"}) {
     const std::string path = OutputPath(std::string(type) + ".gguf");
     ASSERT_EQ(RunRullama({"quantize", source, path, type, "--threads", "1"}).exit_code, 0) << type;
     EXPECT_EQ(RunRullama({"-m", path, "--raw", "-p", "x", "-n", "2"}).exit_code, 0) << type;

@@ -89,7 +89,7 @@ std::vector<DType> SyntheticTypes(const QuantMix& mix, std::span<const TensorSpe
   const DType projection = mix.base == DType::kBF16 ? DType::kBF16 : DType::kF16;
   std::vector<DType> types;
   types.reserve(specs.size());
-  for (const auto& chosen : ChooseTypes(mix, tensors, layers, experts)) {
+  for (const auto& chosen : ChooseTypes(mix, tensors, {layers, experts})) {
     const bool is_projection = tensors[types.size()].name == "per_layer_model_proj.weight";
     types.push_back(chosen.value_or(is_projection ? projection : DType::kF32));
   }
