@@ -27,6 +27,9 @@ struct Setup {
   // The first and the last position of rows that see each other: there is an operand q_end if the
   // last one is not 0.
   int32_t block_first = 0, block_last = 0;
+  // A step without caches, as of an encoder; with `reach`, q_end is as many positions after each.
+  bool cached = true;
+  int32_t reach = 0;
 };
 
 const Setup kSetups[] = {
@@ -160,12 +163,43 @@ const Setup kSetups[] = {
     {"many_canvas_128", 4, 2, 128, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
     {"many_canvas", 8, 2, 256, 96, 0, RL_MASK_CANVAS, DType::kF16, {{29}, {64}}},
     {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
+    // Encoders: texts of several slots, whose rows see each other, or those near them.
+    {"encoder", 3, 1, 64, 0, 0, RL_MASK_CANVAS, DType::kF32, {{0, 0}, {21, 2}}, false, 0, 0, false},
+    {"encoder_window",
+     3,
+     1,
+     64,
+     0,
+     9,
+     RL_MASK_CAUSAL,
+     DType::kF32,
+     {{0, 0, 0}, {21, 1, 5}},
+     false,
+     0,
+     0,
+     false,
+     8},
+    {"encoder_many_window",
+     3,
+     1,
+     256,
+     0,
+     33,
+     RL_MASK_CAUSAL,
+     DType::kF32,
+     {{0, 0}, {97, 70}},
+     false,
+     0,
+     0,
+     false,
+     32},
     // As in a tower for pictures, whose head dimension is not a multiple of 32.
     {"many_f32", 3, 3, 72, 160, 0, RL_MASK_CANVAS, DType::kF32, {{0}, {150}}},
 };
 
 struct Values {
-  ValueId q, k_new, v_new, k_state, v_state, pos, slot, past, end;
+  ValueId q = kNoValue, k_new = kNoValue, v_new = kNoValue, k_state = kNoValue, v_state = kNoValue;
+  ValueId pos = kNoValue, slot = kNoValue, past = kNoValue, end = kNoValue;
 };
 
 int64_t StepRows(const Rows& rows) {
@@ -203,9 +237,10 @@ void Order(const Setup& s, std::vector<int32_t>& pos, std::vector<int32_t>& slot
 
 // The last position that each row sees, or nothing if that is always its own.
 ValueId LastVisible(CaseBuilder& b, const Setup& s, const std::vector<int32_t>& pos) {
-  if (s.block_last == 0) return kNoValue;
+  if (s.block_last == 0 && s.reach == 0) return kNoValue;
   std::vector<int32_t> last = pos;
   for (int32_t& position : last) {
+    position += s.reach;
     if (position >= s.block_first) position = std::max(position, s.block_last);
   }
   return b.Ints("end", I({kT}), last);
@@ -219,6 +254,14 @@ Values Make(CaseBuilder& b, const Setup& s) {
   Order(s, pos, slot);
   // Scores of order one.
   const double size = 1 / std::sqrt(static_cast<double>(s.dim));
+  if (!s.cached) {
+    return {.q = b.Floats("q", F({kT, s.heads, s.dim}), -3, 3),
+            .k_new = b.Floats("k_new", fresh, -3 * size, 3 * size),
+            .v_new = b.Floats("v_new", fresh),
+            .pos = b.Ints("pos", I({kT}), pos),
+            .slot = b.Ints("slot", I({kT}), slot),
+            .end = LastVisible(b, s, pos)};
+  }
   return {b.Floats("q", F({kT, s.heads, s.dim}), -3, 3),
           b.Floats("k_new", fresh, -3 * size, 3 * size),
           b.Floats("v_new", fresh),
@@ -253,7 +296,7 @@ Case AttentionCase(const Setup& s, uint64_t seed) {
       std::move(b), OpKind::kAttention,
       {v.q, v.k_new, v.v_new, v.k_state, v.v_state, v.pos, v.slot, v.pos, v.slot, v.past, v.end},
       OpAttrs(rl_attention_attrs{0, s.mask, s.window, 0.7F}), ToleranceOf(s));
-  SpoilUnused(test, s);
+  if (s.cached) SpoilUnused(test, s);
   return test;
 }
 
@@ -300,7 +343,7 @@ void AddAttentionCases(std::vector<CaseSpec>& cases) {
     cases.push_back({fmt::format("attention/{}", s.name), OpKind::kAttention,
                      [&s](uint64_t seed) { return AttentionCase(s, seed); }});
     // attention_scores and attention_mix have one kernel for any number of queries.
-    if (std::string_view(s.name).ends_with("_wide")) continue;
+    if (std::string_view(s.name).ends_with("_wide") || !s.cached) continue;
     cases.push_back({fmt::format("attention_scores/{}", s.name), OpKind::kAttentionScores,
                      [&s](uint64_t seed) { return ScoresCase(s, seed); }});
     cases.push_back({fmt::format("attention_mix/{}", s.name), OpKind::kAttentionMix,
