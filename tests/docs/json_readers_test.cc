@@ -20,6 +20,7 @@ const std::map<std::string, std::string_view> kParsers = {
     {"cli/bench/bench_output.cc", "a number that was formatted"},
     {"cli/chat/answer.cc", "arguments of a call, which were written from a value"},
     {"core/base/json_reader.cc", "foreign text"},
+    {"server/anthropic/anthropic_tools.cc", "tools of a body that was read"},
     {"server/anthropic/messages_format.cc", "arguments of a call, which were written from a value"},
     {"server/ollama/endpoints_ollama.cc", "metadata that were written from a value"},
     {"server/json_body.cc", "a body that was read"},
