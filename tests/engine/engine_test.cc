@@ -565,7 +565,7 @@ TEST(EngineTest, ThoseOfThePromptAreThoseOfTheLogits) {
 }
 
 TEST(EngineTest, AnswersToOnePromptShareItsLogprobs) {
-  const auto engine = Open("cpu");
+  const auto engine = Open("cpu", 2);
   Request request{.prompt = "The prince said that he", .max_tokens = 3, .prompt_logprobs = 1};
   request.sampling.seed = 1;
   auto answers = Must(engine->SubmitChoices(request, 2));
