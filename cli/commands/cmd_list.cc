@@ -37,7 +37,7 @@ struct ListedModel {
   std::string type = {};
 };
 
-std::string TimeText(std::time_t time) {
+std::string ModifiedText(std::time_t time) {
   return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(time));
 }
 
@@ -67,7 +67,7 @@ ListedModel DescribeHubModel(const downloads::CachedHubModel& model) {
 }
 
 json AsJson(const ListedModel& listed) {
-  json record = {{"name", listed.name}, {"modified", TimeText(listed.modified)}};
+  json record = {{"name", listed.name}, {"modified", ModifiedText(listed.modified)}};
   if (listed.problem) {
     record["error"] = {{"code", listed.problem->id}, {"message", listed.problem->message}};
     return record;
@@ -92,7 +92,7 @@ std::string TableOf(const std::vector<ListedModel>& models) {
   std::string text = fmt::format("{:<{}}  {:>10}  {:<16}  {:<10}  {:<10}  {}\n", "NAME", width,
                                  "SIZE", "MODIFIED", "FAMILY", "PARAMETERS", "TYPE");
   for (const ListedModel& listed : models) {
-    const std::string modified = TimeText(listed.modified);
+    const std::string modified = ModifiedText(listed.modified);
     if (listed.problem) {
       text += fmt::format("{:<{}}  {:>10}  {:<16}  cannot be used [{}]\n", listed.name, width, "-",
                           modified, listed.problem->id);

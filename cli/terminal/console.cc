@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kBarWidth = 30;
 constexpr int kMinBarWidth = 5;
-constexpr int kMaxColumns = 10'000;  // that COLUMNS may say
+constexpr int kMaxToldColumns = 10'000;  // that COLUMNS may say
 constexpr size_t kReadBytes = 64 * 1024;
 // The longest message. A name in a model file may have 2^28 bytes, and all of them may be escapes.
 constexpr size_t kMaxMessageBytes = 2048;
@@ -149,7 +149,7 @@ TerminalSize SizeOfTerminal(int fd) {
   const std::string_view text = columns == nullptr ? "" : columns;
   int told = 0;
   std::from_chars(text.data(), text.data() + text.size(), told);
-  if (told > 1 && told <= kMaxColumns) size.columns = told;
+  if (told > 1 && told <= kMaxToldColumns) size.columns = told;
   return size;
 }
 

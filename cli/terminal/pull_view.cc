@@ -27,7 +27,7 @@ std::string TimeLeft(double seconds) {
 }
 
 // The begin and the end of a name, whose end says most: "gemma-4-…Q4_K_M.gguf".
-std::string Shortened(const std::string& name, size_t size) {
+std::string ShortenedName(const std::string& name, size_t size) {
   constexpr std::string_view kGap = "...";
   if (name.size() <= size) return name;
   if (size <= kGap.size()) return name.substr(0, size);
@@ -65,7 +65,7 @@ std::string PullLine(const PullFigures& figures, int columns) {
     text = fmt::format("{}", fmt::join(parts, "  "));
   }
   if (text.size() + 3 > width) return text.substr(0, width);
-  return fmt::format("{}  {}", Shortened(name, width - text.size() - 2), text);
+  return fmt::format("{}  {}", ShortenedName(name, width - text.size() - 2), text);
 }
 
 double PullView::Rate() const {

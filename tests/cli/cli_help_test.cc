@@ -11,9 +11,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr const char* kHelpedCommands[] = {
-    "run",        "encode", "logits", "perplexity",  "bench",  "tokenize",
-    "detokenize", "list",   "show",   "inspect",     "graph",  "backends",
-    "quantize",   "synth",  "diff",   "new-backend", "config", "profile"};
+    "run",  "encode",      "logits",  "perplexity", "bench",    "tokenize", "detokenize",
+    "list", "show",        "inspect", "graph",      "backends", "quantize", "synth",
+    "diff", "new-backend", "config",  "profile",    "pull",     "rm"};
 
 TEST(Help, EachCommandHasExamplesOfItsOwn) {
   for (const std::string command : kHelpedCommands) {
