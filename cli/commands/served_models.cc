@@ -108,7 +108,9 @@ Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded,
                                                 const std::string& name) {
   const Config& config = loaded.config.values();
   std::vector<ServedModelSetting> settings = config.server.models;
-  if (settings.empty()) settings.push_back({.path = config.model.path.value_or(""), .name = name});
+  if (settings.empty() || !name.empty()) {
+    settings = {{.path = config.model.path.value_or(""), .name = name}};
+  }
   RL_RETURN_IF_ERROR(CheckFilesOfOneModel(config.model, settings.size()));
   std::vector<ModelToServe> models;
   std::set<std::string> ids;

@@ -25,7 +25,7 @@ struct ModelToServe {
 // The models of `server.models`, or that of `model.path`. At least one. Errors (kUsage):
 // config.* of the settings of a model, config.conflict for two models of one name and for adapters
 // that all of several models would get.
-// `name` is that of the model of `model.path`; empty: from the path.
+// `name`, if it is not empty, is that of the model of `model.path`, which alone is served then.
 Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded,
                                                 const std::string& name);
 
