@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/printable.h"
+#include "downloads/partial_file.h"
 #include "downloads/store_files.h"
 
 namespace rullama::downloads {
@@ -100,14 +101,27 @@ Status RemoveBlob(const std::string& oid, const fs::path& repo, const fs::path& 
   return OkStatus();
 }
 
-// What pulls that did not end have left.
-void RemovePartials(const fs::path& repo) {
+// The blobs of which pulls that did not end have left a part.
+std::set<std::string> PartialBlobs(const fs::path& repo) {
+  std::set<std::string> oids;
   std::error_code failure;
   fs::directory_iterator entry(repo / "blobs", failure);
   for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
-    if (entry->path().string().find(".rullama.incomplete") == std::string::npos) continue;
-    ::unlink(entry->path().c_str());
+    const std::string name = entry->path().filename().string();
+    const size_t mark = name.find(kHubPartialSuffix);
+    if (mark != name.npos) oids.insert(name.substr(0, mark));
   }
+  return oids;
+}
+
+Status RemovePartials(const fs::path& repo, const fs::path& locks, const PullHooks& hooks) {
+  for (const std::string& oid : PartialBlobs(repo)) {
+    RL_ASSIGN_OR_RETURN(const FileLock lock,
+                        FileLock::Take(locks / (oid + ".lock"), oid, /*removes=*/false, hooks));
+    const PlannedFile file{.name = oid, .partial = repo / "blobs" / (oid + kHubPartialSuffix)};
+    PartialFile::Remove(file);
+  }
+  return OkStatus();
 }
 
 // References to snapshots that are gone, and folders without files.
@@ -125,7 +139,6 @@ void RemoveRemains(const fs::path& repo, const HubPlaces& places) {
     ::unlink(ref.c_str());
     RemoveEmptyFolders(ref.parent_path(), repo);
   }
-  RemovePartials(repo);
   for (const char* folder : {"blobs", "snapshots", "refs"}) {
     RemoveEmptyFolders(repo / folder, places.cache);
   }
@@ -183,7 +196,8 @@ Status RemoveFromHubCache(const HubName& name, const HubPlaces& places, const Pu
   const fs::path repo = places.FolderOf(name.repo);
   const std::vector<CachedLink> links = LinksOf(repo);
   const std::set<std::string> paths = PathsToRemove(links, name);
-  if (paths.empty()) {
+  const bool partials = name.quant.empty() && !PartialBlobs(repo).empty();
+  if (paths.empty() && !partials) {
     return MakeError(ErrorKind::kIo, "rm.not_found",
                      "'{}{}{}' is not in '{}'; 'rullama list' shows what there is", name.repo,
                      name.quant.empty() ? "" : ":", name.quant, places.cache.string());
@@ -203,6 +217,9 @@ Status RemoveFromHubCache(const HubName& name, const HubPlaces& places, const Pu
     const bool is_sum = IsHex(blob, 64) || IsHex(blob, 40);
     if (!is_sum || needed.contains(blob)) continue;
     RL_RETURN_IF_ERROR(RemoveBlob(blob, repo, places.LocksOf(name.repo), hooks));
+  }
+  if (name.quant.empty()) {
+    RL_RETURN_IF_ERROR(RemovePartials(repo, places.LocksOf(name.repo), hooks));
   }
   RemoveRemains(repo, places);
   return OkStatus();

@@ -29,8 +29,9 @@ struct CachedHubModel {
 std::vector<CachedHubModel> ListHubCache(const HubPlaces& places);
 
 // Removes the links to the GGUF files of a repository, or to those of the quant, in all snapshots;
-// then the blobs that no other link leads to, partial downloads, and the folders that are empty.
-// Errors: rm.not_found, file.write, run.cancelled while another program downloads one of them.
+// then the blobs that no other link leads to, without a quant also partial downloads, and the
+// folders that are empty. Errors: rm.not_found, file.write, run.cancelled while another program
+// downloads one of them.
 Status RemoveFromHubCache(const HubName& name, const HubPlaces& places, const PullHooks& hooks);
 
 }  // namespace rullama::downloads

@@ -10,6 +10,9 @@
 
 namespace rullama::downloads {
 
+// After the name of a blob that is not whole yet. huggingface_hub has ".incomplete".
+inline constexpr const char* kHubPartialSuffix = ".rullama.incomplete";
+
 struct HubPlaces {
   std::string endpoint;         // "https://huggingface.co", without a slash at its end
   std::filesystem::path cache;  // folders models--USER--REPO

@@ -103,7 +103,7 @@ void PlanHubFile(const HubFile& file, const std::string& address, const HubStore
                         .bytes = file.bytes,
                         .digest = file.digest,
                         .blob = blob,
-                        .partial = blob.string() + ".rullama.incomplete",
+                        .partial = blob.string() + kHubPartialSuffix,
                         .lock = store.locks / (oid + ".lock")});
   plan.links.push_back({store.snapshot / file.path, LinkTarget(file.path, oid)});
 }

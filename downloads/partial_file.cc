@@ -113,9 +113,9 @@ Status PartialFile::Finish() {
   return OkStatus();
 }
 
-void PartialFile::Discard() {
-  ::unlink(StateFileOf(*file_).c_str());
-  ::unlink(file_->partial.c_str());
+void PartialFile::Remove(const PlannedFile& file) {
+  ::unlink(StateFileOf(file).c_str());
+  ::unlink(file.partial.c_str());
 }
 
 }  // namespace rullama::downloads

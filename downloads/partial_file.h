@@ -35,7 +35,8 @@ class PartialFile {
   // Gives the file its final name.
   Status Finish();
   // Removes it and its state.
-  void Discard();
+  void Discard() { Remove(*file_); }
+  static void Remove(const PlannedFile& file);
 
   // How many bytes of `file` an earlier pull has left.
   static uint64_t BytesLeftBy(const PlannedFile& file);
