@@ -38,7 +38,8 @@ done < <(wc -l "${files[@]}")
 
 # Pages made from code have lines as long as its texts: docs/ops*.md and docs/configuration.md.
 mapfile -d '' -t pages < <(find . -maxdepth 1 -name '*.md' -print0
-  find docs .github -name '*.md' ! -path 'docs/ops*.md' ! -path docs/configuration.md -print0)
+  find docs .github backends bench cli configs conformance core engine examples media models python samplers server \
+    tests tools -name '*.md' ! -path 'docs/ops*.md' ! -path docs/configuration.md ! -path '*/frozen_*' -print0)
 for page in "${pages[@]}"; do
   if ! MAX=$max_columns perl -CSD -ne '
       if (/^ *```/) { $code = !$code; next }
