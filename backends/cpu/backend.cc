@@ -18,7 +18,14 @@
 namespace rullama::cpu {
 namespace {
 
-constexpr int kMaxThreads = 256;
+constexpr std::string_view kThreadCounts = "1 to 256";
+// The last number of a text.
+constexpr int LastNumberOf(std::string_view text) {
+  int number = 0;
+  for (const char digit : text.substr(text.rfind(' ') + 1)) number = number * 10 + (digit - '0');
+  return number;
+}
+constexpr int kMaxThreads = LastNumberOf(kThreadCounts);
 // Copies of fewer bytes take less time than waking the workers.
 constexpr size_t kParallelCopyBytes = size_t{1} << 20;
 
@@ -54,7 +61,7 @@ bool ParsePacked(const sdk::Option& option) {
 }
 
 constexpr sdk::OptionRow<Settings> kOptions[] = {
-    {{"threads", "1 to 256", "as many as physical cores", "workers, the caller included"},
+    {{"threads", kThreadCounts, "as many as physical cores", "workers, the caller included"},
      [](Settings& settings, const sdk::Option& option) {
        settings.threads = static_cast<int>(sdk::ParseCount(option, "a number", 1, kMaxThreads));
      }},
