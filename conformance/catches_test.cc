@@ -106,6 +106,16 @@ TEST(Conformance, SaysHowToRepeatAFailure) {
                                  manifest + "'\n"));
 }
 
+TEST(Conformance, NamesTheActivationsWithWhichAResultWouldPass) {
+  const std::string test = "Op.matmul/q8_0_k32_n67_t7", advice = "passes with `--activations";
+  const RunResult rounded = RunWrong("rounds_activations", {"--filter", test});
+  EXPECT_EQ(rounded.exit_code, kTestFailed);
+  EXPECT_THAT(rounded.out, HasSubstr(advice + " float16`"));
+  EXPECT_EQ(
+      RunWrong("rounds_activations", {"--filter", test, "--activations", "float16"}).exit_code, 0);
+  EXPECT_THAT(RunWrong("element_not_written", {"--filter", test}).out, Not(HasSubstr(advice)));
+}
+
 TEST(Conformance, WritesAReport) {
   const std::string report = TemporaryDirectory() / "report.json";
   EXPECT_EQ(RunWrong("writes_input", {"--filter", "Op.copy/f32_t*", "--json", report}).exit_code,

@@ -17,10 +17,9 @@ Error ManifestError(const std::filesystem::path& path, std::string_view what) {
 }
 
 std::optional<Activations> ActivationsFrom(std::string_view name) {
-  if (name == "float") return Activations::kFloat;
-  if (name == "int16") return Activations::kInt16;
-  if (name == "float16") return Activations::kFloat16;
-  if (name == "int8") return Activations::kInt8;
+  for (const auto& [activations, known] : kActivationNames) {
+    if (name == known) return activations;
+  }
   return std::nullopt;
 }
 

@@ -4,6 +4,8 @@
 
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/ir/graph.h"
@@ -28,6 +30,12 @@ enum class ToleranceClass {
 // kFloat16 also allows f16 factors of products with f16 weights and of attention, that of image
 // towers and that with keys and values in f16.
 enum class Activations { kFloat, kInt16, kFloat16, kInt8 };
+inline constexpr std::pair<Activations, std::string_view> kActivationNames[] = {
+    {Activations::kFloat, "float"},
+    {Activations::kInt16, "int16"},
+    {Activations::kFloat16, "float16"},
+    {Activations::kInt8, "int8"},
+};
 
 struct Bounds {
   double nmse = 0;      // of the sum of energies

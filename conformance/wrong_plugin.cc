@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cfenv>
 #include <chrono>
 #include <climits>
@@ -162,6 +163,13 @@ void FlipLowestBit(const Record& record, const rl_value& value, rl_error* error)
   WriteWord(record, value, word, error);
 }
 
+// Changes a float by less than f16 would.
+void Nudge(const Record& record, const rl_value& value, rl_error* error) {
+  constexpr float kFactor = 1 + 1.0F / 1024;
+  const auto number = std::bit_cast<float>(ReadWord(record, value, error)) * kFactor;
+  WriteWord(record, value, std::bit_cast<Word>(number), error);
+}
+
 int32_t Open(void* context, uint32_t index, const rl_option* options, uint32_t option_count,
              rl_device** device, rl_error* error) {
   if (Fault("options_ignored")) option_count = 0;
@@ -286,6 +294,7 @@ void Spoil(const Record& record, const Word& before, rl_error* error) {
   if (Fault("not_deterministic") && record.executions % 2 == 0) {
     FlipLowestBit(record, output, error);
   }
+  if (Fault("rounds_activations")) Nudge(record, output, error);
   if (Fault("observation_matters") && record.observed) WriteWord(record, output, {}, error);
   if (Fault("writes_outside")) {
     constexpr char kStray = 0;
