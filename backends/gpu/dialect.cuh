@@ -46,15 +46,22 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 #define INTS_AT(memory) ((int*)(memory))
 #define UINTS_AT(memory) ((uint*)(memory))
 #define USHORTS_AT(memory) ((ushort*)(memory))
-#define FLOATS(name) FLOATS_AT(push.name)
-#define INTS(name) INTS_AT(push.name)
-#define UINTS(name) UINTS_AT(push.name)
-#define USHORTS(name) USHORTS_AT(push.name)
 #define UINT2S(name) ((const uint2*)push.name)
+#define FLOAT2S_AT(memory) ((const float2*)(memory))
+#define OUT_FLOAT2S_AT(memory) ((float2*)(memory))
 #define FLOAT4S_AT(memory) ((const float4*)(memory))
-#define FLOAT4S(name) FLOAT4S_AT(push.name)
 #define OUT_FLOAT4S_AT(memory) ((float4*)(memory))
-#define OUT_FLOAT4S(name) OUT_FLOAT4S_AT(push.name)
+// Weights, which nothing writes while a step runs. Chunks on their way are decoded where they are
+// used, and tables stay in registers.
+#define WEIGHT_UINTS_AT(memory) ((const uint*)(memory))
+#define WEIGHT_UINT4S_AT(memory) ((const uint4*)(memory))
+#define ChunkOnItsWay RawChunk
+#define ASK_FOR_CHUNK(row, chunk) Load(row, chunk)
+#define TAKE_CHUNK(raw, chunk) Unpack(raw, chunk)
+#define Table uint4
+#define make_Table make_uint4
+#define InTable(table, i) \
+  make_uint4(WordOf(table, (i).x), WordOf(table, (i).y), WordOf(table, (i).z), WordOf(table, (i).w))
 #define OUR_FLOATS(name) ((volatile float*)push.name)
 #define OUR_UINT2S(name) ((uint2*)push.name)
 
@@ -65,10 +72,8 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 #define WORKGROUPS_Y gridDim.y
 #define WORKGROUP_Z blockIdx.z
 #define WORKGROUPS_Z gridDim.z
-#define SHARE_OF(count) (((count) + THREADS - 1) / THREADS)
 #define FOR_EACH(i, count) \
   for (uint i = WORKGROUP * THREADS + ME, i##_end = (count); i < i##_end; i += WORKGROUPS * THREADS)
-#define FOR_MINE(i, count) for (uint i = ME; i < (count); i += THREADS)
 #define BARRIER() __syncthreads()
 #define FENCE_OF_MEMORY()  // is part of BARRIER()
 #define ATOMIC_ADD(place, x) atomicAdd(&(place), x)
@@ -98,8 +103,14 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 #define THE(name) name
 #define REF(name) name
 #define BROADCAST(x) make_float4(x, x, x, x)
+#define XY(vector) make_uint2((vector).x, (vector).y)
+#define ZW(vector) make_uint2((vector).z, (vector).w)
+#define YZW(vector) make_uint3((vector).y, (vector).z, (vector).w)
+#define SIGNED_BYTE(word, i) ((signed char)((word) >> ((i)*8)))
 #define ELEMENTS(vector) \
   { (vector).x, (vector).y, (vector).z, (vector).w }
+#define BITS as_uint
+#define OF_BITS as_float
 #define convert_float(x) float(x)
 #define convert_double(x) double(x)
 #define convert_int(x) int(x)
@@ -113,6 +124,7 @@ float as_float(int bits) { return __int_as_float(bits); }
 int as_int(float x) { return __float_as_int(x); }
 int as_int(uint x) { return int(x); }
 uint mul_hi(uint a, uint b) { return __umulhi(a, b); }
+int clamp(int x, int low, int high) { return min(max(x, low), high); }
 float clamp(float x, float low, float high) { return fminf(fmaxf(x, low), high); }
 float4 as_float4(uint4 x) {
   return make_float4(as_float(x.x), as_float(x.y), as_float(x.z), as_float(x.w));
@@ -120,25 +132,57 @@ float4 as_float4(uint4 x) {
 uint4 as_uint4(float4 x) {
   return make_uint4(as_uint(x.x), as_uint(x.y), as_uint(x.z), as_uint(x.w));
 }
-float4 operator*(float x, float4 a) { return make_float4(x * a.x, x * a.y, x * a.z, x * a.w); }
-float4& operator+=(float4& a, float4 b) {
-  a = make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-  return a;
+float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
+float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
+float2 operator*(float2 a, float2 b) { return make_float2(a.x * b.x, a.y * b.y); }
+float2 operator*(float2 a, float x) { return make_float2(a.x * x, a.y * x); }
+float2 fabs(float2 a) { return make_float2(fabs(a.x), fabs(a.y)); }
+float4 fabs(float4 a) { return make_float4(fabs(a.x), fabs(a.y), fabs(a.z), fabs(a.w)); }
+float2 fmax(float2 a, float2 b) { return make_float2(fmaxf(a.x, b.x), fmaxf(a.y, b.y)); }
+float4 fmax(float4 a, float4 b) {
+  return make_float4(fmaxf(a.x, b.x), fmaxf(a.y, b.y), fmaxf(a.z, b.z), fmaxf(a.w, b.w));
 }
+float2 as_float2(uint2 x) { return make_float2(as_float(x.x), as_float(x.y)); }
+uint2 as_uint2(float2 x) { return make_uint2(as_uint(x.x), as_uint(x.y)); }
+float4 operator*(float x, float4 a) { return make_float4(x * a.x, x * a.y, x * a.z, x * a.w); }
+float4 operator*(float4 a, float x) { return x * a; }
+float4 operator*(float4 a, float4 b) {
+  return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
+}
+float4 operator+(float4 a, float4 b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+float4& operator+=(float4& a, float4 b) { return a = a + b; }
 float4 fma(float4 a, float4 b, float4 c) {
   return make_float4(fma(a.x, b.x, c.x), fma(a.y, b.y, c.y), fma(a.z, b.z, c.z),
                      fma(a.w, b.w, c.w));
 }
+float dot(float2 a, float2 b) { return a.x * b.x + a.y * b.y; }
 float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
+// Operators of vectors of words with a word or a vector.
+#define OPERATOR(op)                                                                      \
+  uint2 operator op(uint2 a, uint b) { return make_uint2(a.x op b, a.y op b); }           \
+  uint3 operator op(uint3 a, uint b) { return make_uint3(a.x op b, a.y op b, a.z op b); } \
+  uint4 operator op(uint4 a, uint b) {                                                    \
+    return make_uint4(a.x op b, a.y op b, a.z op b, a.w op b);                            \
+  }                                                                                       \
+  uint2 operator op(uint2 a, uint2 b) { return make_uint2(a.x op b.x, a.y op b.y); }      \
+  uint4 operator op(uint4 a, uint4 b) {                                                   \
+    return make_uint4(a.x op b.x, a.y op b.y, a.z op b.z, a.w op b.w);                    \
+  }
+OPERATOR(&)
+OPERATOR(|)
+OPERATOR(^)
+OPERATOR(<<)
+OPERATOR(>>)
+OPERATOR(*)
+uint4& operator|=(uint4& a, uint4 b) { return a = a | b; }
+uint4 make_uint4(uint2 low, uint2 high) { return make_uint4(low.x, low.y, high.x, high.y); }
 uint2& operator+=(uint2& a, uint2 b) {
   a.x += b.x;
   a.y += b.y;
   return a;
 }
-
-bool IsNan(float x) { return (as_uint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
-#define kInfinity as_float(0x7F800000u)
-#define kNan as_float(0x7FC00000u)
 
 float HalfToFloat(uint bits) {
   float value;
@@ -150,17 +194,13 @@ uint FloatToHalf(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
-float2 Half2At(Memory memory) {
-  const uint bits = *(const uint*)memory;
-  return make_float2(HalfToFloat(bits), HalfToFloat(bits >> 16));
-}
-float4 Half4At(Memory memory) {
-  const float2 low = Half2At(memory), high = Half2At(memory + 4);
+uint HalfPair(float2 x) { return FloatToHalf(x.x) | FloatToHalf(x.y) << 16; }
+float2 HalvesOf(uint bits) { return make_float2(HalfToFloat(bits), HalfToFloat(bits >> 16)); }
+float4 HalvesOf(uint2 bits) {
+  const float2 low = HalvesOf(bits.x), high = HalvesOf(bits.y);
   return make_float4(low.x, low.y, high.x, high.y);
 }
-float BFloat16ToFloat(uint bits) { return as_float(bits << 16); }
-uint FloatToBFloat16(float value) {
-  const uint bits = as_uint(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
-  return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-}
+#define Half2At(memory) HalvesOf(*(const uint*)(memory))
+#define Half4At(memory) HalvesOf(*(const uint2*)(memory))
+
+#include "dialect.kernel"

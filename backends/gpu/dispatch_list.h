@@ -11,7 +11,8 @@
 
 namespace rullama::gpu {
 
-// The rows of a value in f16, as sums of `parts` numbers, and the scale of each row (to_half.comp).
+// The rows of a value in f16, as sums of `parts` numbers, and the scale of each row
+// (to_half.kernel).
 struct HalfRows {
   Scratch rows;
   Scratch factors;

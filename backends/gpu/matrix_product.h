@@ -94,7 +94,7 @@ struct HalfShape {
   const Prologue* norms = nullptr;  // of x; without `up` and a range
   uint32_t whole = RL_NO_VALUE;     // with norms: the value that is stored in f32 too
 };
-// Emits to_half.comp. The result is in ScratchPool::Take memory.
+// Emits to_half.kernel. The result is in ScratchPool::Take memory.
 HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape);
 // The f16 form of the rows that a product reads, made once for all products that read them. With
 // two parts a value is the sum of two f16 numbers and nearly as exact as in f32. Rows are padded to

@@ -63,8 +63,6 @@ typedef struct {
   for (uint i = (uint)get_global_id(0), i##_all = (count); i < i##_all; \
        i += (uint)get_global_size(0))
 #endif
-// For each of `count` elements, shared by the work-items of a work-group.
-#define FOR_MINE(i, count) for (uint i = ME; i < (count); i += THREADS)
 
 #ifdef GENERIC
 #define UNROLL
@@ -87,10 +85,6 @@ uint At(Extent e, __global const Step* step) {
 }
 #define ROWS_OF(extent) At(push.extent, AT(Step, step))
 #define FAIL() AT(Step, step)->failed_op = push.op
-
-#define IsNan(x) ((as_uint(x) & 0x7FFFFFFFu) > 0x7F800000u)
-#define kInfinity as_float(0x7F800000u)
-#define kNan as_float(0x7FC00000u)
 
 // f16 to f32, without f16 on the device and without numbers that it may flush to zero.
 float HalfToFloat(uint bits) {
@@ -121,13 +115,6 @@ uint FloatToHalf(float value) {
   half_bits = magnitude >= 0x477FF000u ? 0x7C00u : half_bits;
   half_bits = magnitude > 0x7F800000u ? 0x7E00u : half_bits;
   return ((bits >> 16) & 0x8000u) | half_bits;
-}
-
-float BFloat16ToFloat(uint bits) { return as_float(bits << 16); }
-uint FloatToBFloat16(float value) {
-  const uint bits = as_uint(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
-  return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
 
 // ---- the dialect of common kernels --------------------------------------------------------------
@@ -163,32 +150,46 @@ typedef __global uchar* Memory;
 #define INTS_AT(memory) ((__global int*)(memory))
 #define UINTS_AT(memory) ((__global uint*)(memory))
 #define USHORTS_AT(memory) ((__global ushort*)(memory))
-#define FLOATS(name) AT(float, name)
-#define INTS(name) AT(int, name)
-#define UINTS(name) AT(uint, name)
-#define USHORTS(name) AT(ushort, name)
 #define UINT2S(name) AT(uint2, name)
+#define FLOAT2S_AT(memory) ((__global const float2*)(memory))
+#define OUT_FLOAT2S_AT(memory) ((__global float2*)(memory))
 #define FLOAT4S_AT(memory) ((__global const float4*)(memory))
-#define FLOAT4S(name) AT(const float4, name)
 #define OUT_FLOAT4S_AT(memory) ((__global float4*)(memory))
-#define OUT_FLOAT4S(name) AT(float4, name)
-// Neighbours in f16.
-float4 Half4At(Memory memory) {
+// Two f32 as f16 in a word, the first in its lower half. Round to nearest even.
+uint HalfPair(float2 x) {
 #ifdef NVIDIA
-  const uint2 bits = *(__global const uint2*)memory;
+  uint pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x.y), "f"(x.x));
+  return pair;
+#else
+  return FloatToHalf(x.x) | FloatToHalf(x.y) << 16;
+#endif
+}
+// Four numbers in f16, and neighbours in memory.
+float4 HalvesOf(uint2 bits) {
+#ifdef NVIDIA
   return (float4)(HalfToFloat(bits.x & 0xFFFFu), HalfToFloat(bits.x >> 16),
                   HalfToFloat(bits.y & 0xFFFFu), HalfToFloat(bits.y >> 16));
 #else
-  return vload_half4(0, (__global const half*)memory);
+  return vload_half4(0, (const half*)&bits);
 #endif
 }
-float2 Half2At(Memory memory) {
-#ifdef NVIDIA
-  const uint bits = *(__global const uint*)memory;
-  return (float2)(HalfToFloat(bits & 0xFFFFu), HalfToFloat(bits >> 16));
-#else
-  return vload_half2(0, (__global const half*)memory);
-#endif
+#define Half4At(memory) HalvesOf(*(__global const uint2*)(memory))
+#define Half2At(memory) HalvesOf((uint2)(*(__global const uint*)(memory), 0)).xy
+// Weights.
+#define WEIGHT_UINTS_AT(memory) ((__global const uint*)(memory))
+#define WEIGHT_UINT4S_AT(memory) ((__global const uint4*)(memory))
+// Chunks on their way are decoded where they are used.
+#define ChunkOnItsWay RawChunk
+#define ASK_FOR_CHUNK(row, chunk) Load(row, chunk)
+#define TAKE_CHUNK(raw, chunk) Unpack(raw, chunk)
+// Tables stay in registers.
+#define Table uint4
+#define make_Table (uint4)
+uint4 InTable(Table table, uint4 i) {
+  const uint4 low = select((uint4)table.x, (uint4)table.y, i << 31);
+  const uint4 high = select((uint4)table.z, (uint4)table.w, i << 31);
+  return select(low, high, i << 30);
 }
 #define OUR_FLOATS(name) AT(float, name)
 #define OUR_UINT2S(name) AT(uint2, name)
@@ -199,8 +200,7 @@ float2 Half2At(Memory memory) {
 #define WORKGROUPS_Y ((uint)get_num_groups(1))
 #define WORKGROUP_Z ((uint)get_group_id(2))
 #define WORKGROUPS_Z ((uint)get_num_groups(2))
-// A work-item's share of `count` things. That of a CPU has all of them: their loops stay loops.
-#define SHARE_OF(count) (((count) + THREADS - 1) / THREADS)
+// Of a work-item of a CPU, which has all of a share (SHARE_OF), loops stay loops.
 #ifdef CPU
 #define UNROLL_SHARE
 #else
@@ -254,6 +254,12 @@ float ShuffleXor(float x, uint mask) {
 #define REF(name) (&name)
 #define PRECISE
 #define BROADCAST(x) ((float4)(x))
+#define BITS as_uint
+#define OF_BITS as_float
+#define XY(vector) (vector).xy
+#define ZW(vector) (vector).zw
+#define YZW(vector) (vector).yzw
+#define SIGNED_BYTE(word, i) ((char)((word) >> ((i)*8)))
 #define ELEMENTS(vector) \
   { (vector).x, (vector).y, (vector).z, (vector).w }
 #define make_float2 (float2)
@@ -261,4 +267,5 @@ float ShuffleXor(float x, uint mask) {
 #define make_uint2 (uint2)
 #define make_uint4 (uint4)
 
+#include "dialect.kernel"
 #include "types.args"

@@ -2,7 +2,7 @@
 #include "common.cl"
 #include "matmul.args"
 #include "math.kernel"
-#include "weights.kernel"
+#include "product.kernel"
 #include "tile_rows.kernel"
 
 #ifdef CPU

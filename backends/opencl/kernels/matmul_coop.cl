@@ -1,4 +1,4 @@
-// Products of many rows with a matrix of weights on NVIDIA's tensor cores: x in f16 (to_half.cl),
+// Products of many rows with a matrix of weights on NVIDIA's tensor cores: x in f16 (to_half),
 // weights decoded to f16, sums in f32. Where x has two parts, both are multiplied. A work-group
 // computes a tile of rows and results in steps of 64 terms, or of 32 with two parts, which it
 // brings into local memory; each warp has a part of the tile. What the next step needs is on its
@@ -7,15 +7,13 @@
 #include "common.cl"
 #include "matmul_coop.args"
 #include "math.kernel"
-#include "weights.kernel"
-#include "product.cl"
-#include "tile_rows.cl"
-#include "half_pairs.cl"
+#include "product.kernel"
+#include "tile_rows.kernel"
 
 #define kTerms (64 / kParts)              // of a step
 #define kChunks (kTerms / 32)             // of weights, in a row of a step
 #define kVectors (kTerms / 8)             // of 8 terms, likewise
-#define kPitch (kVectors + 1)             // in vectors: so that rows begin in different banks
+#define kPitch (kVectors + 1)             // of a row of the tile, in vectors
 #define kWords (kPitch * 4)               // the same in words
 #define kResults (kColumns / (kGlu + 1))  // of the tile
 #define kRowsOfX (kTile * kParts)         // all rows of the first part, then of the second
@@ -81,15 +79,8 @@ INLINED void Multiply(__local const uint* tile, uint first_row, uint first_colum
 }
 
 KERNEL(matmul_coop) {
-  // Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
-  __local uint4 tile[(kRowsOfX + kColumns) * kPitch];
-  __local int row_of[kTile];
-  __local int pair_of[kTile];
   uint first_weight_row;
-  if (!FindRows((uint)get_group_id(1), ROWS_OF(rows), AT(uint, extra), push.used, push.expert_rows,
-                row_of, pair_of, &first_weight_row)) {
-    return;
-  }
+  if (!FindRows(LOCAL ARGS WORKGROUP_Y, &first_weight_row)) return;
   const uint first_result = GROUP * kResults;
   const uint warp = ME / 32, warps_of_rows = kTile / kSubgroupRows;
   const uint first_row = warp % warps_of_rows * kSubgroupRows;
@@ -113,13 +104,13 @@ KERNEL(matmul_coop) {
   UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
     // Rows that are not there get another's: nobody looks at their results.
     const uint tile_row = OWN(i) / kVectors;
-    const size_t row = (size_t)max(row_of[tile_row % kTile], 0) * kParts + tile_row / kTile;
+    const size_t row = (size_t)max(SHARED(row)[tile_row % kTile], 0) * kParts + tile_row / kTile;
     x_row[i] = AT(const uchar, x) + row * push.k * 2;
   }
   UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
     const uint column = min(OWN(i) / kPieces, (uint)(kColumns - 1));
     const uint row = first_weight_row + min(first_result + column % kResults, push.n - 1);
-    weight_row[i] = column < kResults ? WEIGHT_ROW(weight, row) : WEIGHT_ROW(weight2, row);
+    weight_row[i] = RowOfWeights(ARGS column / kResults, row);
   }
 
   const uint part = ME % kVectors, steps = push.k / kTerms;
@@ -129,22 +120,20 @@ KERNEL(matmul_coop) {
     if (next > begin) {
       BARRIER();
       UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
-        tile[OWN(i) / kVectors * kPitch + part] = x_vector[i];
+        SHARED(tile)[OWN(i) / kVectors * kPitch + part] = x_vector[i];
       }
       UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
         if (kSomeHaveNone && OWN(i) >= kTileChunks) continue;
         const uint piece = OWN(i) % kPieces;
-        __local uint4* weights = tile + (kRowsOfX + OWN(i) / kPieces) * kPitch;
+        __local uint4* weights = SHARED(tile) + (kRowsOfX + OWN(i) / kPieces) * kPitch;
 #if kHalfWeights
         weights[piece] = weight_vector[i];
 #else
         const Chunk c = Unpack(weight_chunk[i], (next - 1) * kPieces + piece);
         __local uint4* to = weights + piece * 4;
         UNROLL for (uint j = 0; j < 4; ++j) {
-          const Sixteen v = ValuesOf(&c, j / 2);
-          const float* eight = v.one + (j & 1) * 8;
-          to[j] = (uint4)(HalfPair(eight[0], eight[1]), HalfPair(eight[2], eight[3]),
-                          HalfPair(eight[4], eight[5]), HalfPair(eight[6], eight[7]));
+          const float4 a = ValuesAt(c, j * 2), b = ValuesAt(c, j * 2 + 1);
+          to[j] = (uint4)(HalfPair(a.xy), HalfPair(a.zw), HalfPair(b.xy), HalfPair(b.zw));
         }
 #endif
       }
@@ -162,13 +151,13 @@ KERNEL(matmul_coop) {
 #if kHalfWeights
         // Rows in f16 are whole chunks of 32 terms, and end within a step of 64.
         const bool is_there = piece < push.stride / 16;
-        weight_vector[i] = is_there ? Load128(weight_row[i], piece * 16) : (uint4)(0);
+        weight_vector[i] = is_there ? LOAD_VECTOR(weight_row[i], piece) : (uint4)(0);
 #else
         weight_chunk[i] = Load(weight_row[i], piece);
 #endif
       }
     }
-    if (next > begin) Multiply((__local const uint*)tile, first_row, first_column, sums);
+    if (next > begin) Multiply((__local const uint*)SHARED(tile), first_row, first_column, sums);
   }
 
   __global float* results = AT(float, y) + (size_t)get_group_id(2) * ROWS_OF(rows) * push.n;
@@ -179,9 +168,9 @@ KERNEL(matmul_coop) {
   UNROLL for (uint m = 0; m < kRowMatrices; ++m) {
     UNROLL for (uint half_matrix = 0; half_matrix < 2; ++half_matrix) {
       const uint row = first_row + m * 16 + half_matrix * 8 + lane / 4;
-      const int pair = pair_of[row];
+      const int pair = SHARED(pair)[row];
       if (pair < 0) continue;
-      const float factor = AT(float, factor)[row_of[row]];
+      const float factor = AT(float, factor)[SHARED(row)[row]];
       __global float* y = results + (size_t)pair * push.n;
       UNROLL for (uint n = 0; n < kColumnMatrices / (kGlu + 1); ++n) {
         UNROLL for (uint i = 0; i < 2; ++i) {

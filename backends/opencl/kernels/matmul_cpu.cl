@@ -1,7 +1,6 @@
 // Products of many rows with a matrix of weights on a CPU, in tiles of kTile rows and 64 results,
 // which a work-item computes with vectors of 16 results. Accumulates in f32. Work-groups of
 // dimension 2 take parts of the terms, which sum_parts adds.
-#include "product.cl"
 
 #if kChecked
 #define IN_X(column) ((column) < push.k)
@@ -65,11 +64,9 @@ KERNEL(matmul) {
       float* to = (float*)(w + half_glu * 32 * kVectors);
       for (uint result = 0; result < kResults; ++result) {
         const uint row = first_weight_row + min(first + result, push.n - 1);
-        const WeightRow weights =
-            half_glu == 0 ? WEIGHT_ROW(weight, row) : WEIGHT_ROW(weight2, row);
-        const Chunk c = Decode(weights, chunk);
+        const Chunk c = Decode(RowOfWeights(ARGS half_glu, row), chunk);
         for (uint run = 0; run < 2; ++run) {
-          const Sixteen values = ValuesOf(&c, run);
+          const Sixteen values = ValuesOf(c, run);
           for (uint i = 0; i < 16; ++i) to[(run * 16 + i) * kResults + result] = values.one[i];
         }
       }

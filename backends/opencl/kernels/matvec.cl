@@ -3,7 +3,7 @@
 #define HAS_PROLOGUE kStaged
 #include "matvec.args"
 #include "math.kernel"
-#include "weights.kernel"
+#include "product.kernel"
 
 #define kHalves (kGlu == 1 ? 2 : 1)
 

@@ -2,7 +2,7 @@
 // Attention of many rows on matrix units: the same as attention for keys and values in f16, or
 // the statistics of attention_stats. Queries and weights, which are f32 there, are sums of two
 // f16 here, so that as little is lost. Keys and values in f32, of rows without old ones, come from
-// to_half.comp in two parts. A workgroup of eight subgroups takes some queries (rows times heads
+// to_half in two parts. A workgroup of eight subgroups takes some queries (rows times heads
 // that share a key/value head) and goes through the keys in tiles with a running softmax. In a tile
 // each subgroup computes the scores of 16 queries and 16 keys, later an eighth of the dims of all
 // results. Keys come through shared memory: matrices whose columns are rows of memory load slowly.
@@ -12,7 +12,7 @@
 #include "attention_coop.args.glsl"
 #include "math.kernel"
 #include "coop.glsl"
-#include "high_low.glsl"
+#include "high_low.kernel"
 
 const int kNoSlot = -2;  // of no row
 const uint kSubgroups = kThreads / kLanes;

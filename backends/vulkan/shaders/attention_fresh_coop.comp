@@ -2,7 +2,7 @@
 // Attention of the rows of a step among themselves on matrix units: the same as attention for
 // the canvas mask, no old rows, and keys and values in f32. Queries, keys, values and weights are
 // f16 numbers, or sums of two with two parts, whose three larger products are computed;
-// to_half.comp has made those of keys and values. A workgroup of four subgroups takes 64 query rows
+// to_half has made those of keys and values. A workgroup of four subgroups takes 64 query rows
 // of a head and goes through the keys in tiles with a running softmax; each subgroup has 16 of the
 // rows.
 #extension GL_GOOGLE_include_directive : require
@@ -10,7 +10,7 @@
 #include "attention_fresh_coop.args.glsl"
 #include "math.kernel"
 #include "coop.glsl"
-#include "high_low.glsl"
+#include "high_low.kernel"
 
 const uint kKeys = 64 / kParts;  // of a tile
 const uint kKeyMatrices = kKeys / kMatrix;

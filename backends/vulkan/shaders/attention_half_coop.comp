@@ -11,7 +11,7 @@
 #include "attention_half_coop.args.glsl"
 #include "math.kernel"
 #include "coop.glsl"
-#include "high_low.glsl"
+#include "high_low.kernel"
 
 const uint kSubgroups = kThreads / kLanes;
 const uint kVectors = kDim / 8;                 // of 8 f16, of a head

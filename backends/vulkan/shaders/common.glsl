@@ -56,10 +56,6 @@ uint At(Extent e, Step step) {
   return e.constant + e.t * step.t + e.r * step.r;
 }
 
-bool IsNan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
-#define kInfinity uintBitsToFloat(0x7F800000u)
-#define kNan uintBitsToFloat(0x7FC00000u)
-
 float HalfToFloat(uint bits) { return unpackHalf2x16(bits).x; }
 
 // Round to nearest even, overflow to infinity: packHalf2x16 may round either way.
@@ -78,13 +74,6 @@ uint FloatToHalf(float value) {
   }
   const uint odd = (magnitude >> 13) & 1u;
   return sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13);
-}
-
-float BFloat16ToFloat(uint bits) { return uintBitsToFloat(bits << 16); }
-uint FloatToBFloat16(float value) {
-  const uint bits = floatBitsToUint(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
-  return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
 
 bool IsNull(uvec2 pointer) { return (pointer.x | pointer.y) == 0; }

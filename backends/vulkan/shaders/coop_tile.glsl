@@ -12,12 +12,8 @@ uvec2 results;                              // where they go: f32[rows, n]
 
 // Values 8 i to 8 i + 7 of a chunk.
 uvec4 Eight(const Chunk c, uint i) {
-  uvec4 eight;
-  [[unroll]] for (uint j = 0; j < 4; ++j) {
-    const uint at = i * 8 + j * 2;
-    eight[j] = packHalf2x16(vec2(ValueAt(c, at), ValueAt(c, at + 1)));
-  }
-  return eight;
+  const vec4 a = ValuesAt(c, i * 2), b = ValuesAt(c, i * 2 + 1);
+  return uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
 }
 
 // The factors of 16 rows each, as matrices whose columns are the same.

@@ -36,19 +36,17 @@
 #define INTS_AT(memory) I32(memory).v
 #define UINTS_AT(memory) U32(memory).v
 #define USHORTS_AT(memory) U16(memory).v
-#define FLOATS(name) FLOATS_AT(p.name)
-#define INTS(name) INTS_AT(p.name)
-#define UINTS(name) UINTS_AT(p.name)
-#define USHORTS(name) USHORTS_AT(p.name)
 vec4 HalvesOf(uvec2 bits) { return vec4(unpackHalf2x16(bits.x), unpackHalf2x16(bits.y)); }
 #define Half4At(memory) HalvesOf(U32x2(memory).v[0])
 #define Half2At(memory) unpackHalf2x16(U32(memory).v[0])
 #define UINT2S(name) U32x2(p.name).v
+#define HalfPair packHalf2x16
+#define FLOAT2S_AT(memory) F32x2(memory).v
+layout(buffer_reference, std430, buffer_reference_align = 8) BUFFER OutF32x2 { vec2 v[]; };
+#define OUT_FLOAT2S_AT(memory) OutF32x2(memory).v
 #define FLOAT4S_AT(memory) F32x4(memory).v
-#define FLOAT4S(name) FLOAT4S_AT(p.name)
 layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER OutF32x4 { vec4 v[]; };
 #define OUT_FLOAT4S_AT(memory) OutF32x4(memory).v
-#define OUT_FLOAT4S(name) OUT_FLOAT4S_AT(p.name)
 // Memory that invocations of a workgroup write, and others of it read after FENCE_OF_MEMORY() and
 // BARRIER().
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent BUFFER OurF32 { float v[]; };
@@ -58,7 +56,23 @@ layout(buffer_reference, std430, buffer_reference_align = 8) coherent BUFFER Our
 #define OUR_FLOATS(name) OurF32(p.name).v
 #define OUR_UINT2S(name) OurU32x2(p.name).v
 
-  // ---- the workgroup ----
+// Weights, which nothing writes while a step runs.
+layout(buffer_reference, std430, buffer_reference_align = 4) CONSTANT Weights32 { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) CONSTANT Weights128 { uvec4 v[]; };
+#define WEIGHT_UINTS_AT(memory) Weights32(memory).v
+#define WEIGHT_UINT4S_AT(memory) Weights128(memory).v
+// Chunks on their way are decoded where they are asked for: compilers order loads.
+#define ChunkOnItsWay Chunk
+#define ASK_FOR_CHUNK(row, chunk) Decode(row, chunk)
+#define TAKE_CHUNK(c, chunk) (c)
+// Tables stay in memory.
+#define Table uint[4]
+#define make_Table uint[4]
+uvec4 InTable(const Table table, uvec4 i) {
+  return uvec4(table[i.x], table[i.y], table[i.z], table[i.w]);
+}
+
+// ---- the workgroup ----
 
 #define ME gl_LocalInvocationIndex
 const uint kGroupThreads = gl_WorkGroupSize.x;
@@ -69,13 +83,11 @@ const uint kGroupThreads = gl_WorkGroupSize.x;
 #define WORKGROUPS_Y GROUPS.y
 #define WORKGROUP_Z GROUP.z
 #define WORKGROUPS_Z GROUPS.z
-#define SHARE_OF(count) (((count) + THREADS - 1) / THREADS)
 #define UNROLL_SHARE [[unroll]]
 #define UNROLL_TERMS
 #define INLINED
 #define FOR_EACH(i, count) \
   for (uint i = WORKGROUP * THREADS + ME, i##_end = (count); i < i##_end; i += WORKGROUPS * THREADS)
-#define FOR_MINE(i, count) for (uint i = ME; i < (count); i += THREADS)
 #define BARRIER() barrier()
 #define FENCE_OF_MEMORY() memoryBarrierBuffer()
 #define ATOMIC_ADD(place, x) atomicAdd(place, x)
@@ -112,6 +124,10 @@ const uint kGroupThreads = gl_WorkGroupSize.x;
 #define PRECISE precise
 #define UNROLL [[unroll]]
 #define BROADCAST(x) vec4(x)
+#define XY(vector) (vector).xy
+#define ZW(vector) (vector).zw
+#define YZW(vector) (vector).yzw
+#define SIGNED_BYTE(word, i) bitfieldExtract(int(word), int((i)*8), 8)
 #define ELEMENTS(vector) float[4]((vector).x, (vector).y, (vector).z, (vector).w)
 #define float2 vec2
 #define float4 vec4
@@ -130,6 +146,11 @@ const uint kGroupThreads = gl_WorkGroupSize.x;
 #define fabs abs
 #define fmax max
 #define fmin min
+#define as_float2 uintBitsToFloat
+#define as_uint2 floatBitsToUint
+// as_uint() of a float, and as_float() of a uint: no functions.
+#define BITS floatBitsToUint
+#define OF_BITS uintBitsToFloat
 #define as_float4 uintBitsToFloat
 #define as_uint4 floatBitsToUint
 uint as_uint(float x) { return floatBitsToUint(x); }
@@ -157,3 +178,5 @@ float convert_float_rte(int x) {
   const float y = float(kept) * uintBitsToFloat(uint(shift + 127) << 23);
   return negative ? -y : y;
 }
+
+#include "dialect.kernel"

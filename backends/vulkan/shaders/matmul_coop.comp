@@ -1,5 +1,5 @@
 #version 460
-// Products of many rows with a matrix of weights on matrix units: x in f16 (to_half.comp), weights
+// Products of many rows with a matrix of weights on matrix units: x in f16 (to_half), weights
 // decoded to f16, sums in f32. Where x has two parts, both are multiplied. A workgroup computes a
 // tile of rows and results in steps of 64 terms, or of 32 with two parts, which it brings into
 // shared memory; each subgroup has a part of the tile. What the next step needs is on its way from
@@ -9,19 +9,15 @@
 #include "common.glsl"
 #include "matmul_coop.args.glsl"
 #include "math.kernel"
-#include "weights.kernel"
+#include "product.kernel"
 
 const uint kThreads = gl_WorkGroupSize.x;
 const uint kTerms = 64 / kParts;              // of a step
 const uint kChunks = kTerms / 32;             // of weights, in a row of a step
 const uint kVectors = kTerms / 8;             // of 8 terms, likewise
-const uint kPitch = kVectors + 1;             // so that rows begin in different banks
+const uint kPitch = kVectors + 1;             // of a row of the tile
 const uint kResults = kColumns / (kGlu + 1);  // of the tile
 const uint kRowsOfX = kTile * kParts;         // all rows of the first part, then of the second
-// Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
-shared uvec4 shared_tile[(kRowsOfX + kColumns) * kPitch];
-shared int shared_row[kTile];
-shared int shared_pair[kTile];
 
 #include "tile_rows.kernel"
 #include "coop_tile.glsl"
@@ -52,8 +48,7 @@ void FindOwnRows(uint first_result, uint first_weight_row) {
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
     const uint column = min(Own(i) / kPieces, kColumns - 1);
     const uint result = min(first_result + column % kResults, p.n - 1);
-    const uvec2 weight = column < kResults ? p.weight : p.weight2;
-    weight_row[i] = WeightRow(AdvanceBy(weight, first_weight_row + result, p.stride), p.blocks);
+    weight_row[i] = RowOfWeights(column / kResults, first_weight_row + result);
   }
 }
 
@@ -69,7 +64,7 @@ void LoadStep(uint step_index) {
     if (kHalfWeights) {
       // Rows in f16 are whole chunks of 32 terms, and end within a step of 64.
       const bool is_there = piece < p.stride / 16;
-      weight_chunk[i].vector[0] = is_there ? Load128(weight_row[i], piece) : uvec4(0);
+      weight_chunk[i].vector[0] = is_there ? LOAD_VECTOR(weight_row[i], piece) : uvec4(0);
     } else {
       weight_chunk[i] = Load(weight_row[i], piece);
     }

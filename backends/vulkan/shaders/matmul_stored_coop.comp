@@ -1,12 +1,12 @@
 #version 460
 // y = x W with W as it is stored, rows of W being the terms of the sums, on matrix units: expected
-// embeddings of many rows. x is in f16 (to_half.comp), weights are decoded to f16, sums are in f32.
+// embeddings of many rows. x is in f16 (to_half), weights are decoded to f16, sums are in f32.
 // A workgroup computes a tile of rows and columns in steps of 64 terms; one in z takes a part of
 // the terms, and sum_parts.kernel adds the parts. k is a multiple of 64, n one of 128.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_stored_coop.args.glsl"
-#include "weights.kernel"
+#include "product.kernel"
 
 const uint kMode = kDense;
 const uint kTile = 128;     // rows
@@ -53,8 +53,7 @@ void LoadStep(uint first_term, uint first_column) {
   }
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
     const uint term = first_term + Own(i) / kChunks;
-    const WeightRow row = WeightRow(AdvanceBy(p.weight, term, p.stride), p.blocks);
-    weight_chunk[i] = Load(row, ChunkOf(i, first_column));
+    weight_chunk[i] = Load(RowOfWeights(0, term), ChunkOf(i, first_column));
   }
 }
 
