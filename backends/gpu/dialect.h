@@ -20,8 +20,11 @@ struct Dialect {
 
   // A number: name, value.
   std::string_view number;
-  // A specialisation constant: id, name, and its value before specialisation.
-  std::string_view u32_constant, i32_constant, f32_constant;
+  // A specialisation constant: type, id, name, its value before specialisation, and `converted`:
+  // the word that the host sets, as the type.
+  std::string_view constant;
+  // That word as an i32 or f32: word.
+  std::string_view as_i32 = "", as_f32 = "";
   // A field: type, name.
   std::string_view field;
   // A field of records, the last one of arguments: type, name, count, and TYPE, the type in
@@ -58,9 +61,7 @@ inline constexpr Dialect kGlsl{
     .f32x4 = "vec4",
     .u32x4 = "uvec4",
     .number = "const uint $name$ = $value$;\n",
-    .u32_constant = "layout(constant_id = $id$) const uint $name$ = $value$;\n",
-    .i32_constant = "layout(constant_id = $id$) const int $name$ = $value$;\n",
-    .f32_constant = "layout(constant_id = $id$) const float $name$ = $value$;\n",
+    .constant = "layout(constant_id = $id$) const $type$ $name$ = $value$;\n",
     .field = "  $type$ $name$;\n",
     .records = "  uvec2 $name$;  // $type$[$count$]\n",
     .record = R"(struct $type$ {
@@ -109,9 +110,9 @@ inline constexpr Dialect kOpenCl{
     .f32x4 = "float4",
     .u32x4 = "uint4",
     .number = "#define $name$ $value$\n",
-    .u32_constant = "#define $name$ C$id$\n",
-    .i32_constant = "#define $name$ ((int)C$id$)\n",
-    .f32_constant = "#define $name$ as_float(C$id$)\n",
+    .constant = "#define $name$ $converted$\n",
+    .as_i32 = "((int)$word$)",
+    .as_f32 = "as_float($word$)",
     .field = "  $type$ $name$;\n",
     .records = "#if HAS_$TYPE$\n  $type$ $name$;\n#endif\n",
     .record = R"(typedef struct {
@@ -163,11 +164,7 @@ inline constexpr Dialect kCuda{
     .f32x4 = "float4",
     .u32x4 = "uint4",
     .number = "constexpr uint $name$ = $value$;\n",
-    .u32_constant =
-        "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr uint $name$ = C$id$;\n",
-    .i32_constant = "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr int $name$ = C$id$;\n",
-    .f32_constant =
-        "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr float $name$ = C$id$;\n",
+    .constant = "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr $type$ $name$ = C$id$;\n",
     .field = "  $type$ $name$;\n",
     .records = "  const $type$* $name$;  // [$count$]\n",
     .record = "struct $type$ {\n$fields$};\n#define HAS_$TYPE$ 1\n",

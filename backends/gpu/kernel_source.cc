@@ -241,14 +241,21 @@ Parameters ParametersOf(Rows fields, std::string_view prefix, const Dialect& dia
 // ---- the parts of a kernel's header ------------------------------------------------------------
 
 // The numbers that the host shares.
+std::string NumberOf(const Row& row, const Dialect& dialect) {
+  return Filled(dialect.number, {{"name", row.name}, {"value", row.value}});
+}
+
+std::string NumbersOf(std::string_view of_enum, const Dialect& dialect) {
+  std::string out;
+  for (const Row& row : Block(Kind::kEnum, of_enum)) out += NumberOf(row, dialect);
+  return out;
+}
+
 std::string Numbers(Rows kernel, const Dialect& dialect) {
   std::string out;
-  const auto add = [&](const Row& number) {
-    out += Filled(dialect.number, {{"name", number.name}, {"value", number.value}});
-  };
   for (const Row& row : kernel) {
-    if (row.kind == Kind::kNumber) add(row);
-    if (row.kind == Kind::kUses) std::ranges::for_each(Block(Kind::kEnum, row.name), add);
+    if (row.kind == Kind::kNumber) out += NumberOf(row, dialect);
+    if (row.kind == Kind::kUses) out += NumbersOf(row.name, dialect);
   }
   return out;
 }
@@ -257,12 +264,17 @@ std::string Constants(Shader shader, const Dialect& dialect) {
   std::string out;
   size_t id = 1;
   for (const SpecConstant& constant : ConstantsOf(shader)) {
-    const std::string_view text = constant.type == SpecConstant::Type::kU32 ? dialect.u32_constant
-                                  : constant.type == SpecConstant::Type::kI32
-                                      ? dialect.i32_constant
-                                      : dialect.f32_constant;
-    out += Filled(
-        text, {{"id", std::to_string(id++)}, {"name", constant.name}, {"value", constant.value}});
+    using enum SpecConstant::Type;
+    const std::string number = std::to_string(id++);
+    const bool is_i32 = constant.type == kI32, is_f32 = constant.type == kF32;
+    const std::string_view as = is_i32 ? dialect.as_i32 : is_f32 ? dialect.as_f32 : "$word$";
+    out += Filled(dialect.constant, {{"id", number},
+                                     {"type", is_i32   ? dialect.i32
+                                              : is_f32 ? dialect.f32
+                                                       : dialect.u32},
+                                     {"name", constant.name},
+                                     {"value", constant.value},
+                                     {"converted", Filled(as, {{"word", "C" + number}})}});
   }
   return out;
 }
@@ -340,7 +352,7 @@ size_t FindCapacity(Shader shader) {
 }
 
 std::string TypeNumbers(const Dialect& dialect) {
-  std::string out(kMadeFrom);
+  std::string out = std::string(kMadeFrom) + NumbersOf("StepWord", dialect);
   for (const TypeRow& type : kTypes) {
     out += Filled(dialect.number, {{"name", "k" + std::string(type.name)}, {"value", type.id}});
   }

@@ -22,7 +22,7 @@ class Commands;
 
 // What the word of a step that names a failed op says if its workgroups waited for one another in
 // vain.
-inline constexpr uint32_t kStuckStep = 0xFFFFFFFF;
+inline constexpr auto kStuckStep = static_cast<uint32_t>(StepWord::kStuckStep);
 
 // Kernels that a driver has joined into one, or joins on a thread of its own.
 class JoinedKernels {

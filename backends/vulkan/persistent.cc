@@ -7,14 +7,13 @@
 namespace rullama::vulkan {
 namespace {
 
-// These values are also in persistent.comp.
-constexpr uint32_t kNothing = 0xFFFF;
-constexpr uint32_t kEndsLevel = 0x10000;
-constexpr uint64_t kMeetingBytes = 8;
+constexpr auto kNoTask = static_cast<uint32_t>(gpu::StepWord::kNoTask);
+constexpr auto kEndsLevel = static_cast<uint32_t>(gpu::StepWord::kEndsLevel);
+constexpr uint64_t kMeetingBytes = 8;  // Meeting of persistent.comp
 
 // A workgroup of a dispatch, or none, and whether the level ends with it.
 struct Entry {
-  uint32_t kind = kNothing;
+  uint32_t kind = kNoTask;
   uint32_t push_low = 0, push_high = 0;
   uint32_t x = 0;
   uint32_t yz = 0;

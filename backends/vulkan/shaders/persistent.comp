@@ -26,10 +26,7 @@ layout(push_constant, std430) uniform Push {
 }
 p;
 
-const uint kNothing = 0xFFFFu;
-const uint kEndsLevel = 0x10000u;
 const uint kMaxPolls = 1u << 22;  // seconds: a level takes microseconds
-const uint kStuck = 0xFFFFFFFFu;  // as in plan.cc
 
 uint task_kind;
 shared uint shared_met;
@@ -85,19 +82,19 @@ void main() {
     task_push = subgroupBroadcastFirst(first.yz);
     task_group = subgroupBroadcastFirst(uvec3(first.w, second.x & 0xFFFFu, second.x >> 16));
     task_groups = subgroupBroadcastFirst(second.yzw);
-    task_kind = kind & 0xFFFFu;
+    task_kind = kind & kNoTask;
     // The next one is on its way meanwhile; behind the last there is an empty one.
     at += 2;
     first = entries.v[at];
     second = entries.v[at + 1];
-    if (task_kind != kNothing) RunTask();
+    if (task_kind != kNoTask) RunTask();
     if ((kind & kEndsLevel) == 0) {
       barrier();  // tasks share memory
       continue;
     }
     if (++level == p.levels) break;
     if (!Meet(level - 1)) {
-      Step(p.step).failed_op = kStuck;
+      Step(p.step).failed_op = kStuckStep;
       break;
     }
   }
