@@ -21,9 +21,11 @@ struct DeviceList {
 
 class GpuBackend : public sdk::Backend {
  public:
-  GpuBackend(sdk::Host host, std::string_view name) : Backend(host), name_(name) {}
+  GpuBackend(sdk::Host host, std::string_view name, std::vector<sdk::OptionInfo> options)
+      : Backend(host), name_(name), options_(std::move(options)) {}
 
   [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] std::vector<sdk::OptionInfo> Options() const override { return options_; }
   [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
   [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
@@ -36,10 +38,13 @@ class GpuBackend : public sdk::Backend {
  protected:
   // Called once, when devices are first asked for. Does not throw for want of a driver.
   virtual DeviceList List() = 0;
-  // The facts that all GPU backends report of a device with allocations of at most
-  // `max_allocation` bytes.
-  static sdk::DeviceInfo InfoOf(uint64_t max_allocation) {
+  // What GPU backends report of a device with allocations of at most `max_allocation` bytes.
+  static sdk::DeviceInfo InfoOf(rl_device_type type, std::string_view name, std::string_view driver,
+                                uint64_t max_allocation) {
     sdk::DeviceInfo info;
+    info.type = type;
+    info.name = name;
+    info.driver = driver;
     info.max_buffer_bytes = MaxBufferBytes(max_allocation);
     // Kernels read vectors of 16 bytes, caches have lines of 64.
     info.alignment = 64;
@@ -48,6 +53,7 @@ class GpuBackend : public sdk::Backend {
 
  private:
   std::string_view name_;
+  std::vector<sdk::OptionInfo> options_;
   bool listed_ = false;
   DeviceList list_;
 };

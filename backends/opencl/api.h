@@ -9,6 +9,8 @@
 #include <CL/cl_ext.h>
 #include <rullama/sdk/backend.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +34,17 @@ std::string NameOf(cl_int result);
 // Throws sdk::Error unless the call succeeded: RL_OUT_OF_MEMORY, RL_DEVICE_LOST, RL_UNAVAILABLE or
 // RL_INTERNAL, with the driver's code.
 void Check(cl_int result, std::string_view call);
+
+// A text that ends with a zero: query(room, text, &size). Empty if there is none.
+template <typename Query>
+std::string TextFrom(const Query& query) {
+  size_t size = 0;
+  if (query(0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
+  std::string text(size, '\0');
+  if (query(size, text.data(), nullptr) != CL_SUCCESS) return {};
+  text.resize(std::min(text.size(), text.find('\0')));
+  return text;
+}
 
 // An object of OpenCL's, released when its owner goes.
 template <typename Handle>

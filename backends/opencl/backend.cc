@@ -85,10 +85,8 @@ rl_device_type TypeOf(const Facts& facts) {
 
 class OpenClBackend final : public gpu::GpuBackend {
  public:
-  explicit OpenClBackend(sdk::Host host) : GpuBackend(host, "opencl") {}
-  [[nodiscard]] std::vector<sdk::OptionInfo> Options() const override {
-    return sdk::InfosOf<Settings>(OptionRows());
-  }
+  explicit OpenClBackend(sdk::Host host)
+      : GpuBackend(host, "opencl", sdk::InfosOf<Settings>(OptionRows())) {}
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
     const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.facts);
@@ -103,12 +101,8 @@ class OpenClBackend final : public gpu::GpuBackend {
     gpu::DeviceList list{{}, instance_->reason()};
     for (const PhysicalDevice& device : instance_->devices()) {
       const Facts& facts = device.facts;
-      sdk::DeviceInfo info = InfoOf(facts.max_allocation);
-      info.type = TypeOf(facts);
-      info.name = facts.name;
-      info.driver = facts.driver;
-      info.memory_total = facts.memory;
-      list.infos.push_back(std::move(info));
+      list.infos.push_back(InfoOf(TypeOf(facts), facts.name, facts.driver, facts.max_allocation));
+      list.infos.back().memory_total = facts.memory;
     }
     return list;
   }

@@ -22,25 +22,14 @@ T Get(const Api& api, cl_device_id device, cl_device_info what, T absent = {}) {
   return value;
 }
 
-// Texts of a platform or a device, which end with a zero.
-template <typename Query>
-std::string Text(Query query) {
-  size_t size = 0;
-  if (query(0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
-  std::string text(size, '\0');
-  if (query(size, text.data(), nullptr) != CL_SUCCESS) return {};
-  text.resize(std::min(text.size(), text.find('\0')));
-  return text;
-}
-
 std::string Get(const Api& api, cl_device_id device, cl_device_info what) {
-  return Text([&](size_t size, void* text, size_t* needed) {
+  return TextFrom([&](size_t size, void* text, size_t* needed) {
     return api.GetDeviceInfo(device, what, size, text, needed);
   });
 }
 
 std::string Get(const Api& api, cl_platform_id platform, cl_platform_info what) {
-  return Text([&](size_t size, void* text, size_t* needed) {
+  return TextFrom([&](size_t size, void* text, size_t* needed) {
     return api.GetPlatformInfo(platform, what, size, text, needed);
   });
 }

@@ -1,9 +1,9 @@
 #include "backends/opencl/programs.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "backends/gpu/bytes.h"
 #include "backends/gpu/hash.h"
 #include "backends/gpu/kernel_source.h"
 #include "backends/opencl/driver.h"
@@ -24,14 +24,8 @@ constexpr uint32_t kMaxConstants = 16;  // of struct Constants in common.cl
 constexpr uint32_t kMagic = 0x4C434C52;
 
 const char* DefineOf(Form form) {
-  switch (form) {
-    case Form::kCpu:
-      return "-DCPU";
-    case Form::kGeneric:
-      return "-DGENERIC";
-    default:
-      return "-DNVIDIA";
-  }
+  if (form == Form::kCpu) return "-DCPU";
+  return form == Form::kGeneric ? "-DGENERIC" : "-DNVIDIA";
 }
 
 // Whether a constant is an argument: those that differ from model to model and gain nothing from
@@ -47,20 +41,6 @@ bool HasArguments(Form form, const PipelineKey& key) {
     if (IsArgument(form, key.shader, i)) return true;
   }
   return false;
-}
-
-void Append(std::vector<std::byte>& out, const void* data, size_t size) {
-  const auto* bytes = static_cast<const std::byte*>(data);
-  out.insert(out.end(), bytes, bytes + size);
-}
-
-// Reads a number off the front; false if there are too few bytes.
-template <typename T>
-bool Take(std::span<const std::byte>& from, T& value) {
-  if (from.size() < sizeof(T)) return false;
-  std::memcpy(&value, from.data(), sizeof(T));
-  from = from.subspan(sizeof(T));
-  return true;
 }
 
 class Program final : public gpu::Kernel {
@@ -113,16 +93,11 @@ uint64_t Programs::IdOf(const PipelineKey& key) const {
 }
 
 std::string Programs::LogOf(cl_program program) const {
-  size_t size = 0;
-  const auto get = [&](size_t room, void* text, size_t* needed) {
+  const std::string log = TextFrom([&](size_t room, void* text, size_t* needed) {
     return driver_.api().GetProgramBuildInfo(program, driver_.id(), CL_PROGRAM_BUILD_LOG, room,
                                              text, needed);
-  };
-  if (get(0, nullptr, &size) != CL_SUCCESS || size == 0) return "the driver gives no log";
-  std::string log(size, '\0');
-  if (get(size, log.data(), nullptr) != CL_SUCCESS) return "the driver gives no log";
-  log.resize(std::min({log.size(), log.find('\0'), kMaxLog}));
-  return log;
+  });
+  return log.empty() ? "the driver gives no log" : log.substr(0, kMaxLog);
 }
 
 Owned<cl_program> Programs::FromBinary(const PipelineKey& key) const {
@@ -204,9 +179,9 @@ Programs::Binary Programs::BinaryOf(cl_program program) const {
 // A number that says what it is, then of each binary its id, its size and its bytes.
 void Programs::Load(std::span<const std::byte> saved) {
   uint32_t magic = 0;
-  if (!Take(saved, magic) || magic != kMagic) return;
+  if (!gpu::Take(saved, magic) || magic != kMagic) return;
   uint64_t id = 0, size = 0;
-  while (Take(saved, id) && Take(saved, size) && size <= saved.size()) {
+  while (gpu::Take(saved, id) && gpu::Take(saved, size) && size <= saved.size()) {
     binaries_[id].assign(saved.begin(), saved.begin() + static_cast<ptrdiff_t>(size));
     saved = saved.subspan(size);
   }
@@ -218,13 +193,12 @@ std::vector<std::byte> Programs::BinariesOf(const gpu::Kernels& programs) {
     if (binary.empty()) binary = BinaryOf(Program::Of(*program));
   }
   std::vector<std::byte> data;
-  Append(data, &kMagic, sizeof(kMagic));
+  gpu::Append(kMagic, data);
   for (const auto& [id, binary] : binaries_) {
-    const uint64_t size = binary.size();
-    if (size == 0) continue;
-    Append(data, &id, sizeof(id));
-    Append(data, &size, sizeof(size));
-    Append(data, binary.data(), binary.size());
+    if (binary.empty()) continue;
+    gpu::Append(id, data);
+    gpu::Append(uint64_t{binary.size()}, data);
+    gpu::AppendBytes(binary, data);
   }
   return data;
 }

@@ -28,16 +28,10 @@ bool PersistsByDefault(const Facts& facts) {
   return CanPersist(facts) && facts.multiprocessors > 0 && !facts.IsSoftware();
 }
 
+// Of kNv or kKhr.
 std::string ExtensionName(MatrixExtension extension) {
-  switch (extension) {
-    case MatrixExtension::kNv:
-      return VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
-    case MatrixExtension::kKhr:
-      return VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
-    case MatrixExtension::kNone:
-      break;
-  }
-  return "no extension";
+  return extension == MatrixExtension::kNv ? VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME
+                                           : VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
 }
 
 // The reasons why a device can use neither extension.
@@ -153,10 +147,8 @@ rl_device_type TypeOf(const Facts& facts) {
 
 class VulkanBackend final : public gpu::GpuBackend {
  public:
-  explicit VulkanBackend(sdk::Host host) : GpuBackend(host, "vulkan") {}
-  [[nodiscard]] std::vector<sdk::OptionInfo> Options() const override {
-    return sdk::InfosOf<Settings>(OptionRows());
-  }
+  explicit VulkanBackend(sdk::Host host)
+      : GpuBackend(host, "vulkan", sdk::InfosOf<Settings>(OptionRows())) {}
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
     const PhysicalDevice& physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.facts);
@@ -175,12 +167,9 @@ class VulkanBackend final : public gpu::GpuBackend {
     gpu::DeviceList list{{}, instance_->reason()};
     for (const PhysicalDevice& device : instance_->devices()) {
       const Facts& facts = device.facts;
-      sdk::DeviceInfo info = InfoOf(facts.max_allocation);
-      info.type = TypeOf(facts);
-      info.name = facts.properties.deviceName;
-      info.driver = facts.driver;
+      sdk::DeviceInfo& info = list.infos.emplace_back(
+          InfoOf(TypeOf(facts), facts.properties.deviceName, facts.driver, facts.max_allocation));
       std::tie(info.memory_total, info.memory_free) = Instance::Memory(device);
-      list.infos.push_back(std::move(info));
     }
     return list;
   }

@@ -5,8 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "backends/vulkan/spirv_target.h"
-
 namespace rullama::vulkan {
 namespace {
 
@@ -33,7 +31,7 @@ spv_result_t OnInstruction(void* user_data, const spv_parsed_instruction_t* pars
 
 std::vector<Instruction> Parse(const Spirv& code) {
   const std::unique_ptr<spv_context_t, decltype(&spvContextDestroy)> context(
-      spvContextCreate(kTarget), spvContextDestroy);
+      spvContextCreate(kSpirvTarget), spvContextDestroy);
   std::vector<Instruction> instructions;
   spv_diagnostic diagnostic = nullptr;
   const spv_result_t result = spvBinaryParse(context.get(), &instructions, code.data(), code.size(),

@@ -3,6 +3,8 @@
 // Thread safety: all functions are pure.
 #pragma once
 
+#include <spirv-tools/libspirv.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -14,6 +16,8 @@ namespace rullama::vulkan {
 
 using Spirv = std::vector<uint32_t>;
 
+// The environment that shaders are compiled for.
+inline constexpr spv_target_env kSpirvTarget = SPV_ENV_VULKAN_1_2;
 inline constexpr size_t kHeaderWords = 5;  // of a module, before its first instruction
 inline constexpr size_t kBoundAt = 3;      // the header's word that all ids are below
 

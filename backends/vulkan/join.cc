@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "backends/gpu/in_parallel.h"
-#include "backends/vulkan/spirv_target.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -397,7 +396,7 @@ Spirv Run(spvtools::Optimizer& optimizer, std::span<const uint32_t> code, Passes
 // constant indices, which lets drivers keep them in registers: among many functions in one module
 // they did not.
 Spirv Flat(const Spirv& code) {
-  spvtools::Optimizer optimizer(kTarget);
+  spvtools::Optimizer optimizer(kSpirvTarget);
   return Run(optimizer, code,
              {spvtools::CreateMergeReturnPass, spvtools::CreateInlineExhaustivePass,
               spvtools::CreateEliminateDeadFunctionsPass, spvtools::CreateSSARewritePass,
@@ -409,7 +408,7 @@ Spirv Flat(const Spirv& code) {
 // Variables of all functions that one alone uses become its own, and values where they can. Only of
 // the whole is it known which ones a task shares with the driver.
 Spirv WithValues(const Spirv& code) {
-  spvtools::Optimizer optimizer(kTarget);
+  spvtools::Optimizer optimizer(kSpirvTarget);
   return Run(optimizer, code,
              {spvtools::CreatePrivateToLocalPass, SplitVariables, spvtools::CreateSSARewritePass,
               spvtools::CreateCCPPass, spvtools::CreateDeadBranchElimPass, UnrollLoops,
@@ -431,7 +430,7 @@ void SetLocalSize(uint32_t threads, Spirv& code) {
 Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> constants) {
   std::unordered_map<uint32_t, std::vector<uint32_t>> values;
   for (uint32_t i = 0; i < constants.size(); ++i) values[i] = {constants[i]};
-  spvtools::Optimizer optimizer(kTarget);
+  spvtools::Optimizer optimizer(kSpirvTarget);
   optimizer.RegisterPass(spvtools::CreateSetSpecConstantDefaultValuePass(values));
   Spirv result =
       Run(optimizer, code,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/gpu/bytes.h"
 #include "backends/gpu/hash.h"
 #include "backends/gpu/in_parallel.h"
 
@@ -47,22 +48,19 @@ uint64_t HashOfSources(std::span<const uint32_t> driver, std::span<const TaskSou
 }
 
 std::vector<std::byte> Pack(uint64_t sources, const Joined& joined) {
-  const Head head{sources, joined.shared_bytes, static_cast<uint32_t>(joined.code.size())};
-  std::vector<std::byte> bytes(sizeof(head) + joined.code.size() * sizeof(uint32_t));
-  std::memcpy(bytes.data(), &head, sizeof(head));
-  std::memcpy(bytes.data() + sizeof(head), joined.code.data(), bytes.size() - sizeof(head));
+  std::vector<std::byte> bytes;
+  gpu::Append(Head{sources, joined.shared_bytes, static_cast<uint32_t>(joined.code.size())}, bytes);
+  gpu::AppendBytes(std::as_bytes(std::span(joined.code)), bytes);
   return bytes;
 }
 
 // Nothing if the blob is not whole or of other sources.
 std::optional<Joined> Unpack(uint64_t sources, std::span<const std::byte> bytes) {
   Head head;
-  if (bytes.size() < sizeof(head)) return std::nullopt;
-  std::memcpy(&head, bytes.data(), sizeof(head));
-  const std::span<const std::byte> code = bytes.subspan(sizeof(head));
-  if (head.sources != sources || code.size() != head.words * sizeof(uint32_t)) return std::nullopt;
+  if (!gpu::Take(bytes, head)) return std::nullopt;
+  if (head.sources != sources || bytes.size() != head.words * sizeof(uint32_t)) return std::nullopt;
   Joined joined{.code = Spirv(head.words), .shared_bytes = head.shared_bytes};
-  std::memcpy(joined.code.data(), code.data(), code.size());
+  std::memcpy(joined.code.data(), bytes.data(), bytes.size());
   return joined;
 }
 

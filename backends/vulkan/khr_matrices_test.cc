@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "backends/vulkan/khr_checks_test_util.h"
-#include "backends/vulkan/spirv_target.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -80,7 +79,7 @@ constexpr const char* kLoads = R"(
 )";
 
 Spirv Assembled(const std::string& text) {
-  spvtools::SpirvTools tools(kTarget);
+  spvtools::SpirvTools tools(kSpirvTarget);
   std::string messages;
   tools.SetMessageConsumer(
       [&](spv_message_level_t, const char*, const spv_position_t& at, const char* message) {
