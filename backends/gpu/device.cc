@@ -6,6 +6,7 @@
 #include "backends/gpu/fuse.h"
 #include "backends/gpu/op_rows.h"
 #include "backends/gpu/plan.h"
+#include "backends/gpu/tile_tuning.h"
 #include "backends/gpu/weights.h"
 
 namespace rullama::gpu {
@@ -29,6 +30,9 @@ GpuDevice::GpuDevice(std::unique_ptr<Driver> driver, const CommonSettings& setti
       target_(driver_->target()),
       profile_(settings.profile) {
   target_.can.max_piece_bytes = blocks_.max_piece() - kWeightSlack;
+  if (settings.tune) TuneTiles(*driver_, blocks_, kernels_, target_);
+  tile_times_ = KeptTileTimes(*driver_);
+  if (!tile_times_.empty()) target_.prefers.tile_times = tile_times_;
   target_.prefers.precise_products = settings.precise_products;
   if (profile_ && !target_.can.tells_times) {
     driver_->host().Log(RL_LOG_WARNING,

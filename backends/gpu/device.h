@@ -34,6 +34,7 @@ class GpuDevice final : public sdk::Device {
   std::unique_ptr<Driver> driver_;
   BlockMemory blocks_;
   KernelCache kernels_;
+  std::vector<TileTimes> tile_times_;  // of target_, if some were kept
   Target target_;
   bool profile_;
 };

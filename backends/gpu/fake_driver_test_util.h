@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,7 +61,8 @@ inline Target TargetOfFakes() {
 
 class FakeDriver : public Driver {
  public:
-  explicit FakeDriver(const FakeHost& host) : Driver(host.host(), TargetOfFakes()) {}
+  explicit FakeDriver(const FakeHost& host, const Target& target = TargetOfFakes())
+      : Driver(host.host(), target) {}
 
   MemoryFacts memory{.total = uint64_t{1} << 30, .max_allocation = uint64_t{1} << 28};
   std::vector<uint64_t> blocks;       // bytes of each that was made
@@ -74,6 +76,8 @@ class FakeDriver : public Driver {
   std::vector<size_t> submitted;  // the dispatches of each submission
   uint32_t failed_op = 0;         // what steps say of themselves from now on
   uint64_t clock = 0;
+  // How long a dispatch takes.
+  std::function<uint64_t(const Dispatch&)> time_of = [](const Dispatch&) { return 10; };
   StepJoiner* step_joiner = nullptr;
 
   [[nodiscard]] MemoryFacts Memory() const override { return memory; }
@@ -104,16 +108,20 @@ class FakeDriver : public Driver {
     recorded.push_back({.dispatches = recording.dispatches.size(),
                         .timed = recording.timed,
                         .few_rows = recording.few_rows});
-    return std::make_unique<FakeCommands>(recording.dispatches.size());
+    auto commands = std::make_unique<FakeCommands>();
+    for (const Dispatch& dispatch : recording.dispatches) {
+      commands->takes.push_back(time_of(dispatch));
+    }
+    return commands;
   }
   void Submit(Commands& commands, const Readback& readback) override {
     auto& fake = static_cast<FakeCommands&>(commands);
-    submitted.push_back(fake.count);
+    submitted.push_back(fake.takes.size());
     std::memcpy(readback.from->mapped() + readback.offset, &failed_op, sizeof(failed_op));
     readbacks_.push_back(readback);
-    for (size_t i = 0; i < fake.count; ++i) {
-      fake.times.push_back({clock, clock + 10});
-      clock += 10;
+    for (const uint64_t time : fake.takes) {
+      fake.times.push_back({clock, clock + time});
+      clock += time;
     }
   }
   void TimesOf(Commands& commands, std::vector<DispatchTime>& times) override {
@@ -135,8 +143,7 @@ class FakeDriver : public Driver {
 
  private:
   struct FakeCommands final : Commands {
-    explicit FakeCommands(size_t dispatches) : count(dispatches) {}
-    size_t count;
+    std::vector<uint64_t> takes;  // by dispatch
     std::vector<DispatchTime> times;
   };
 

@@ -21,6 +21,7 @@ struct CommonSettings {
   bool precise_products = false;
   bool profile = false;
   uint64_t weight_piece = 0;  // bytes of a piece of a weight, at most; 0: an allocation
+  bool tune = false;          // TuneTiles() when the device is opened
 };
 
 // The target of the rows' readers, for a device of the facts `Facts`, which have `max_allocation`,
@@ -54,6 +55,13 @@ std::vector<sdk::OptionRow<Settings>> WithCommonRows(std::vector<sdk::OptionRow<
          settings.common.weight_piece =
              sdk::ParseCount(option, "bytes", kMinPiece, settings.facts.max_allocation);
        }});
+  rows.push_back({{"tune", "on, off", "off",
+                   "measures the tiles of products of many rows on matrix units when the device is "
+                   "opened, and keeps their times for this device, driver and version; later runs "
+                   "choose tiles by them, which changes the last bits of results"},
+                  [](Settings& settings, const Option& option) {
+                    settings.common.tune = sdk::ParseSwitch(option);
+                  }});
   return rows;
 }
 

@@ -12,13 +12,6 @@
 namespace rullama::gpu {
 namespace {
 
-// The words of a step in device memory.
-struct StepWords {
-  uint32_t t, r;
-  uint32_t failed_op;  // the first, counted from 1; 0: none
-  uint32_t reserved;
-};
-
 // "matvec 128 12 8 1 groups 64 1 1"
 std::string TextOf(const Dispatch& dispatch) {
   std::string text(NameOf(dispatch.pipeline.shader));

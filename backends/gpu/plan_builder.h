@@ -21,6 +21,13 @@
 
 namespace rullama::gpu {
 
+// The words of a step in device memory.
+struct StepWords {
+  uint32_t t = 0, r = 0;
+  uint32_t failed_op = 0;  // the first, counted from 1; 0: none
+  uint32_t reserved = 0;
+};
+
 struct LoweredGraph {
   std::vector<Dispatch> dispatches;
   // The ops, ascending, that the dispatches of a node compute, by Dispatch::op_index.
@@ -28,7 +35,7 @@ struct LoweredGraph {
   uint64_t workspace_bytes = 0;  // allocated from the device for the plan
 };
 
-// `step`: the address of the step's extents. Memory comes from `device` and stays the caller's.
+// `step`: the address of the step's words. Memory comes from `device` and stays the caller's.
 // Throws RL_UNSUPPORTED for an op without a kernel.
 LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Target& target,
                    DeviceAddress step);

@@ -25,6 +25,7 @@ struct CoopTile {
   [[nodiscard]] constexpr uint32_t threads() const {
     return rows / subgroup_rows * (columns / subgroup_columns) * kMatrixSubgroup;
   }
+  friend constexpr bool operator==(const CoopTile&, const CoopTile&) = default;
 };
 // The tile of dense products that do not keep a device busy, and of experts with some 30 to 90
 // rows.
@@ -40,7 +41,8 @@ struct TileTimes {
   uint64_t resident, alone, together, other;
 };
 // Fitted to an H200 with Vulkan, Q4_K_M and at most four parts (docs/lab/vulkan.md, "Which tiles
-// take least time"); of other devices only the ratios count.
+// take least time"); of other devices only the ratios count, unless
+// their own are measured (tile_tuning.h).
 inline constexpr std::array kMeasuredTileTimes = {
     TileTimes{kLargeCoopTile, 2, 1480, 2180, 7900},
     TileTimes{{128, 128, 64, 32}, 1, 1240, 1240, 5400},

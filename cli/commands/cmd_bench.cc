@@ -42,6 +42,7 @@ struct BenchFlags {
   TraceFlags trace;
   std::optional<std::string> plot;
   bool all_rows = false;
+  bool tune = false;
   bool json = false;
 };
 
@@ -297,6 +298,7 @@ Result<BenchPlan> PlanOf(const BenchFlags& flags, const LoadedConfig& loaded) {
 Status MeasureModel(const BenchFlags& flags, ConfigFlags config, int64_t repetitions,
                     TraceFile* trace, BenchOutput& output, Console& console) {
   config.settings.push_back({"sampler.greedy", "true", "bench"});
+  if (flags.tune) config.settings.push_back({"backend.options.tune", "on", "--tune"});
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
   RL_ASSIGN_OR_RETURN(const BenchPlan plan, PlanOf(flags, loaded));
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
@@ -360,6 +362,9 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
       ->option_text("N");
   command->add_flag("--all-rows", flags->all_rows,
                     "Prompts with the logits of every token, as drafts and perplexity ask");
+  command->add_flag("--tune", flags->tune,
+                    "First measure tiles of products on the GPU's matrix units, and keep their "
+                    "times for later runs (option tune of the backend)");
   command->add_flag("--json", flags->json, "One JSON object per test and line");
   command
       ->add_option("--plot", flags->plot,
