@@ -351,8 +351,8 @@ TEST(Conformance, AFailureWhileRunningNamesTheOp) {
 TEST(Matrix, AnAttributeThatIsRefusedIsNoListOfTypes) {
   const RunResult run = RunWrong("refuses_products_as_stored", {"--matrix"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("| `matmul` | bf16, f16, f32, iq4_nl, "));
-  EXPECT_THAT(run.out, HasSubstr("q8_0 | all of them in some cases ("));
+  EXPECT_THAT(run.out, HasSubstr("| `matmul` | bf16, f16, f32, iq1_m, "));
+  EXPECT_THAT(run.out, HasSubstr("tq2_0 | all of them in some cases ("));
 }
 
 TEST(Manifest, AnEntryForNoTestIsAnError) {

@@ -1,7 +1,6 @@
 // The times of tiles of products on matrix units (TileTimes), measured on the user's own device and
-// kept by the host under the name of its driver and device. Without them Preferences has those of
-// an H200. Plans follow from the times alone, so that runs with the same kept times give the same
-// bytes.
+// kept by the host under the name of its driver and device. Without them kMeasuredTileTimes hold.
+// Plans follow from the times alone, so that runs with the same kept times give the same bytes.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
