@@ -44,8 +44,8 @@ const ModelFamily* FindFamilyOfAssistants(const GgufFile& file) {
 // `width`: " and width 1536", if it is known.
 tl::unexpected<Error> NotAModel(const ModelFamily& family, std::string_view width) {
   return MakeError(ErrorKind::kModelFile, "model.assistant",
-                   "this is a drafter for a model of architecture '{}'{}, expected a model; use -m "
-                   "MODEL --draft-model FILE, or drafts.model",
+                   "this is a drafter for a model of architecture '{}'{}, expected a model; drafts "
+                   "by it are not supported yet by this version",
                    family.architectures.front(), width);
 }
 
