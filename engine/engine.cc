@@ -1,5 +1,7 @@
 #include "engine/api/engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -24,6 +26,8 @@
 #include "engine/model_session.h"
 #include "engine/request_job.h"
 #include "engine/scheduling/scheduler.h"
+#include "engine/scheduling/text_encoder.h"
+#include "models/common/encoder_model.h"
 
 namespace rullama {
 namespace {
@@ -43,6 +47,14 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   info.capacity = model.capacity();
   info.slots = slots;
   info.canvas_length = model.facts().canvas.length;
+  const EncoderFacts& encoder = model.facts().encoder;
+  info.encodes = model.facts().encodes();
+  info.embedding_width = info.encodes ? encoder.embedding : info.width;
+  if (model.facts().denoises()) info.embedding_width = 0;
+  info.dense = encoder.has_head;
+  for (const EmbeddingPrompt& prompt : model.model->EmbeddingPrompts()) {
+    info.embedding_prompts.push_back({std::string(prompt.name), std::string(prompt.text)});
+  }
   info.chunk = session.chunk();
   info.takes_pictures = model.Takes(MediaKind::kPicture);
   info.takes_sound = model.Takes(MediaKind::kSound);
@@ -77,6 +89,21 @@ void WarnOfIdleDrafts(const Config& config, Notices& notices) {
 
 size_t MaxTokens(int64_t most) { return most < 0 ? kAnyTokens : static_cast<size_t>(most); }
 
+// The token after the texts of embedding models.
+constexpr std::string_view kEndOfText = "<eos>";
+
+// The prompt of a task; empty for none. Error usage.request with the names that there are.
+Result<std::string_view> PromptFor(const Model& model, std::string_view task) {
+  if (task.empty()) return std::string_view();
+  std::string names;
+  for (const EmbeddingPrompt& prompt : model.EmbeddingPrompts()) {
+    if (prompt.name == task) return prompt.text;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", prompt.name);
+  }
+  return MakeError(ErrorKind::kUsage, "usage.request", "task '{}' is not one of {}", task,
+                   names.empty() ? "those of this model, which has none" : names);
+}
+
 // -ln softmax(logits)[target].
 double SurpriseOf(std::span<const float> logits, int32_t target) {
   const double max = *std::ranges::max_element(logits);
@@ -92,6 +119,10 @@ struct RULLAMA_LOCAL Engine::Impl {
   Status Start(LoadedModel model, const EngineSetup& setup, Notices& notices);
   // Error model.canvas for a model that denoises.
   [[nodiscard]] Status CheckPredicts() const;
+  // Error model.encoder for a model that makes embeddings alone.
+  [[nodiscard]] Status CheckWrites() const {
+    return info.encodes ? Status(WritesNoText()) : OkStatus();
+  }
   // Where the steps that read a prompt end.
   [[nodiscard]] std::vector<int64_t> CutsOf(std::span<const int32_t> prompt) const {
     const Model& model = *session->model().model;
@@ -106,6 +137,15 @@ struct RULLAMA_LOCAL Engine::Impl {
   // The next item of a job's channel other than progress. Errors: what the job ended with;
   // run.cancelled at the end of the engine.
   Result<ChannelItem> Await(std::unique_ptr<Job> job);
+  // Error usage.request.
+  [[nodiscard]] Status CheckDimensions(int64_t dimensions) const {
+    const int64_t width = info.embedding_width;
+    if (width == 0 || (dimensions >= 0 && dimensions <= width)) return OkStatus();
+    return MakeError(ErrorKind::kUsage, "usage.request", "dimensions is {}, expected 1 to {}",
+                     dimensions, width);
+  }
+  // The vector of a job of kEmbed, cut and scaled to length 1.
+  Result<std::vector<float>> AwaitEmbedding(std::unique_ptr<Job> job, int64_t dimensions);
   // For snapshots of these tokens.
   Result<ModelFingerprint> FingerprintFor(std::span<const int32_t> tokens);
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
@@ -170,6 +210,11 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   RL_ASSIGN_OR_RETURN(const uint64_t media_bytes,
                       MediaCacheLimit(layers, available - std::min(available, prefix_bytes)));
   info.media_cache_bytes = static_cast<int64_t>(media_bytes);
+  if (facts.encodes()) {
+    runner = std::make_unique<TextEncoder>(session->session(), session->graphs(), facts,
+                                           session->media(), setup.hooks.cancelled, wakeup);
+    return OkStatus();
+  }
   runner =
       std::make_unique<Scheduler>(session->session(),
                                   SchedulerOptions{.graphs = session->graphs(),
@@ -214,6 +259,7 @@ Status Engine::Impl::CheckPredicts() const {
 Result<std::unique_ptr<Job>> Engine::Impl::RowsJob(Job::Kind kind, std::vector<int32_t> ids) const {
   RL_RETURN_IF_ERROR(home.Check());
   RL_RETURN_IF_ERROR(CheckPredicts());
+  if (kind != Job::Kind::kEmbed) RL_RETURN_IF_ERROR(CheckWrites());
   if (ids.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "there are no tokens, expected at least 1");
@@ -315,6 +361,7 @@ Result<Generation> Engine::Submit(const Request& request) {
 Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, int64_t count,
                                                       const std::stop_token& stop) {
   RL_RETURN_IF_ERROR(impl_->home.Check());
+  RL_RETURN_IF_ERROR(impl_->CheckWrites());
   if (count < 1 || count > impl_->info.slots) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "{} answers are asked for, expected 1 to the {} of context.slots", count,
@@ -411,21 +458,73 @@ Result<std::vector<int32_t>> Engine::ChatTokens(std::string_view messages, std::
   return std::move(chat.ids);
 }
 
-Result<std::vector<float>> Engine::Embed(std::string_view text) {
-  RL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, Tokenize(text, /*parse_special=*/false,
-                                                               /*add_bos=*/true));
-  return Embed(ids);
+Result<std::vector<int32_t>> Engine::EmbeddingTokens(std::string_view text, std::string_view task,
+                                                     int64_t most) const {
+  const LoadedModel& model = impl_->session->model();
+  RL_ASSIGN_OR_RETURN(const std::string_view prompt, PromptFor(*model.model, task));
+  const std::string whole = prompt.empty() ? std::string() : fmt::format("{}{}", prompt, text);
+  RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                      Tokenize(prompt.empty() ? text : std::string_view(whole),
+                               /*parse_special=*/false, /*add_bos=*/true, most));
+  if (!impl_->info.encodes) return ids;
+  const std::optional<TokenId> end = model.tokenizer->FindToken(kEndOfText);
+  if (!end) {
+    return MakeError(ErrorKind::kModelFile, "chat.markers_missing",
+                     "the vocabulary has no token '{}', expected that of an embedding model",
+                     kEndOfText);
+  }
+  ids.push_back(*end);
+  return ids;
 }
 
-Result<std::vector<float>> Engine::Embed(std::span<const int32_t> ids) {
+Result<std::vector<float>> Engine::Embed(std::string_view text, const EmbeddingOptions& options) {
+  RL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, EmbeddingTokens(text, options.task));
+  return Embed(ids, options.dimensions);
+}
+
+Result<std::vector<float>> Engine::Embed(std::span<const int32_t> ids, int64_t dimensions) {
+  RL_RETURN_IF_ERROR(impl_->CheckDimensions(dimensions));
+  const std::optional<TokenId> bos = impl_->session->tokenizer().bos_id();
+  if (impl_->info.encodes && bos && (ids.empty() || ids.front() != *bos)) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "the token ids do not begin with the BOS token {}, expected those of this "
+                     "model's tokenizer: ids of another one (langchain's OpenAIEmbeddings sends "
+                     "tiktoken's unless check_embedding_ctx_length is false) embed noise",
+                     *bos);
+  }
   RL_ASSIGN_OR_RETURN(auto job, impl_->RowsJob(Job::Kind::kEmbed, {ids.begin(), ids.end()}));
-  RL_ASSIGN_OR_RETURN(ChannelItem item, impl_->Await(std::move(job)));
+  return impl_->AwaitEmbedding(std::move(job), dimensions);
+}
+
+Result<std::vector<float>> Engine::EmbedContent(const Request& content,
+                                                const EmbeddingOptions& options) {
+  RL_RETURN_IF_ERROR(impl_->home.Check());
+  RL_RETURN_IF_ERROR(impl_->CheckDimensions(options.dimensions));
+  const LoadedModel& model = impl_->session->model();
+  if (!impl_->info.encodes) {
+    return MakeError(ErrorKind::kUsage, "model.encoder",
+                     "parts are embedded by embedding models alone; give a text or token ids");
+  }
+  RL_ASSIGN_OR_RETURN(const std::string_view prompt, PromptFor(*model.model, options.task));
+  RL_ASSIGN_OR_RETURN(const DecodedMedia media,
+                      DecodeMedia(model, content.media, impl_->MediaLimitsOf(content, {})));
+  RL_ASSIGN_OR_RETURN(auto job, EmbeddingJob(model, content, prompt, media));
+  return impl_->AwaitEmbedding(std::move(job), options.dimensions);
+}
+
+Result<std::vector<float>> Engine::Impl::AwaitEmbedding(std::unique_ptr<Job> job,
+                                                        int64_t dimensions) {
+  RL_ASSIGN_OR_RETURN(ChannelItem item, Await(std::move(job)));
   std::vector<float> values = std::get<ResultRows>(std::move(item)).values;
+  if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) {
+    return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is not finite");
+  }
+  if (dimensions > 0) values.resize(static_cast<size_t>(dimensions));
   // The mean and the sum have the same direction, so the length of the prompt does not matter.
   double squares = 0;
   for (const float x : values) squares += static_cast<double>(x) * x;
-  if (!std::isfinite(squares) || squares == 0) {
-    return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is not finite, or zero");
+  if (squares == 0) {
+    return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is zero");
   }
   const double scale = 1 / std::sqrt(squares);
   for (float& x : values) x = static_cast<float>(x * scale);
@@ -480,6 +579,7 @@ Result<double> Engine::NegativeLogLikelihood(std::span<const int32_t> ids) {
 Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& path) {
   RL_RETURN_IF_ERROR(impl_->home.Check());
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
+  RL_RETURN_IF_ERROR(impl_->CheckWrites());
   const LoadedModel& loaded = impl_->session->model();
   RL_ASSIGN_OR_RETURN(const DecodedMedia media,
                       DecodeMedia(loaded, request.media, impl_->MediaLimitsOf(request, {})));
@@ -507,6 +607,7 @@ Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& pa
 Result<int64_t> Engine::LoadPrompt(const std::string& path) {
   RL_RETURN_IF_ERROR(impl_->home.Check());
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
+  RL_RETURN_IF_ERROR(impl_->CheckWrites());
   RL_ASSIGN_OR_RETURN(StoredSnapshot stored, ReadSnapshot(path));
   RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->FingerprintFor(stored.tokens));
   const int64_t tokens = std::ssize(stored.tokens);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ir/encoder_names.h"
 #include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
 #include "samplers/row_chain.h"
@@ -120,6 +121,36 @@ Status AddMediaGraph(const Model& model, const ModelProgramOptions& options,
   return OkStatus();
 }
 
+// An encoder: a graph over the rows of a text, in f32, and one over their mean. A vector has the
+// bytes of its text alone if the second one takes one mean at a time, whatever else is encoded.
+Result<ModelProgram> BuildEncoderProgram(const Model& model, const ModelProgramOptions& options) {
+  BuildOptions build = CausalPass(options);
+  build.pass = ModelPass::kEncode;
+  build.caches = false;
+  build.kv_dtype = DType::kF32;
+  build.slots = 1;
+  RL_ASSIGN_OR_RETURN(ModelGraph text, model.BuildGraph(build));
+  text.builder.Output(encoder_names::kHidden, text.last_norm, RowDemand::kAll);
+  ModelProgram program;
+  RL_ASSIGN_OR_RETURN(program.handles.read,
+                      AddGraph(std::move(text), {}, /*extends_past=*/false, program));
+  program.handles.hidden = {program.handles.read, encoder_names::kHidden};
+  if (options.media_rows > 0) {
+    build.pass = ModelPass::kEncodeMedia;
+    RL_ASSIGN_OR_RETURN(ModelGraph media, model.BuildGraph(build));
+    media.builder.Output(encoder_names::kHidden, media.last_norm, RowDemand::kAll);
+    RL_ASSIGN_OR_RETURN(program.handles.media, AddGraph(std::move(media), {options.media_rows},
+                                                        /*extends_past=*/false, program));
+  }
+  if (!model.facts().encoder.has_head) return program;
+  const std::vector<std::string> layer_outputs = program.layer_outputs;
+  RL_ASSIGN_OR_RETURN(ModelGraph head, model.BuildEmbeddingHead());
+  RL_ASSIGN_OR_RETURN(program.handles.head,
+                      AddGraph(std::move(head), {1}, /*extends_past=*/false, program));
+  program.layer_outputs = layer_outputs;
+  return program;
+}
+
 // The graphs differ in what follows the logits.
 Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOptions& options) {
   std::vector<int64_t> buckets = DecodeBuckets(options.slots);
@@ -210,6 +241,7 @@ std::string ProgramGraphs::UseOf(GraphHandle graph) const {
       "all settings of the sampler"};
   if (media == graph) return "pictures and sound";
   if (denoise == graph || condition == graph) return "canvases";
+  if (head) return "embeddings";
   if (!hidden || !logits) return "text";  // not of kBatch
   if (hidden->graph == graph) return "embeddings";
   if (logits->graph == graph) return "logits of prompts";
@@ -233,6 +265,9 @@ Status SetRowInputs(const RowInputs& inputs, Session& session, StepLane lane) {
 namespace {
 
 Result<ModelProgram> BuildPlainProgram(const Model& model, const ModelProgramOptions& options) {
+  if (model.facts().encodes() && options.outputs == GraphOutputs::kBatch) {
+    return BuildEncoderProgram(model, options);
+  }
   if (model.facts().denoises()) {
     RL_ASSIGN_OR_RETURN(ModelProgram program, BuildCanvasProgram(model, options));
     program.layer_outputs.clear();
@@ -255,7 +290,9 @@ Result<ModelProgram> BuildPlainProgram(const Model& model, const ModelProgramOpt
 
 Result<ModelProgram> BuildModelProgram(const Model& model, const ModelProgramOptions& options) {
   RL_ASSIGN_OR_RETURN(ModelProgram program, BuildPlainProgram(model, options));
-  if (options.media_rows > 0) RL_RETURN_IF_ERROR(AddMediaGraph(model, options, program));
+  if (options.media_rows > 0 && !model.facts().encodes()) {
+    RL_RETURN_IF_ERROR(AddMediaGraph(model, options, program));
+  }
   if (options.adapters == nullptr || options.adapters->pairs.empty()) return program;
   for (SessionGraph& graph : program.graphs) {
     RL_ASSIGN_OR_RETURN(graph.graph, AdaptProducts(graph.graph, options.adapters->pairs));

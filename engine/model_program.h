@@ -56,11 +56,15 @@ struct ProgramGraphs {
   // Appends rows to the caches. Of kText and kAllLogits it has their outputs, too; of kBatch it is
   // any that draws, as a step that wants no rows may take each of them.
   GraphHandle read = {};
-  // As `read` for steps with soft tokens (ModelPass::kMedia). That of a batch has no outputs.
+  // As `read` for steps with soft tokens (ModelPass::kMedia, kEncodeMedia). That of a batch has no
+  // outputs; that of an encoder has the output of `hidden`.
   std::optional<GraphHandle> media = {};
   // Of kBatch.
   std::optional<RowOutput> hidden = {};  // the output of the last norm, f32[T, width]
   std::optional<RowOutput> logits = {};  // f32[T, vocabulary]
+  // Of an encoder, which has `hidden` too and nothing else: the layers after the mean, if it has
+  // them (Model::BuildEmbeddingHead).
+  std::optional<GraphHandle> head = {};
   // Of a model that denoises.
   std::optional<GraphHandle> denoise = {};
   std::optional<GraphHandle> condition = {};  // of kAllLogits (Model::BuildConditioning)

@@ -62,11 +62,14 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   const std::optional<int64_t> chunk =
       options.max_t > 0 ? std::optional(options.max_t) : config().context.prefill_chunk;
   const auto& host_weights = config().placement.host_weights;
-  auto_choices_ = {.max_t = !chunk,
+  const bool encodes = model_.facts().encodes();
+  auto_choices_ = {.max_t = !chunk && !encodes,
                    .host_weights = !host_weights && devices_.policy.host_device >= 0 &&
                                    !model_.facts().host_tables.empty()};
   DeviceSettings settings{.host_weights = model_.facts().host_tables};
   settings.max_t = std::min(chunk.value_or(settings.max_t), capacity());
+  // The rows of a text see each other, so all of them are in one step.
+  if (encodes) settings.max_t = capacity();
   settings.host_weights = host_weights.value_or(settings.host_weights);
   std::optional<DeviceSettings> built;
   std::optional<uint64_t> towers;

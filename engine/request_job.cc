@@ -177,6 +177,18 @@ std::optional<ThoughtBudget> ThoughtBudgetOf(const LoadedModel& model, const Req
                         .vocabulary = model.facts().vocabulary});
 }
 
+// Puts the prompt of a task before the content of the first message.
+void AddTask(std::string_view task, nlohmann::json& messages) {
+  if (!messages.is_array() || messages.empty() || !messages[0].is_object()) return;
+  nlohmann::json& content = messages[0]["content"];
+  const nlohmann::json part = {{"type", "text"}, {"text", task}};
+  if (content.is_string()) {
+    content = fmt::format("{}{}", task, content.get_ref<const std::string&>());
+  } else if (content.is_array()) {
+    content.insert(content.begin(), part);
+  }
+}
+
 void BanTokens(std::span<const TokenId> tokens, std::vector<TokenBias>& biases) {
   for (const TokenId token : tokens) {
     std::erase_if(biases, [token](const TokenBias& bias) { return bias.token == token; });
@@ -216,6 +228,25 @@ Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& 
                       MeasureMedia(model, request.media, {.budget = &budget}));
   RL_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(model, request, Thinks(model, request), media, most));
   return std::move(prompt.chat.ids);
+}
+
+Result<std::unique_ptr<Job>> EmbeddingJob(const LoadedModel& model, const Request& content,
+                                          std::string_view task, const DecodedMedia& media) {
+  RL_RETURN_IF_ERROR(CheckMembers(content));
+  Request whole = content;
+  whole.default_system = false;
+  if (!task.empty()) {
+    RL_ASSIGN_OR_RETURN(nlohmann::json messages, ParseJson(content.messages, "messages"));
+    AddTask(task, messages);
+    whole.messages = messages.dump();
+  }
+  RL_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(model, whole, /*thinking=*/false, media, -1));
+  RL_RETURN_IF_ERROR(CheckFits(model, std::ssize(prompt.chat.ids), 0));
+  auto job = std::make_unique<Job>();
+  job->kind = Job::Kind::kEmbed;
+  job->prompt = std::move(prompt.chat.ids);
+  job->media = std::move(prompt.media);
+  return job;
 }
 
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
@@ -31,6 +32,11 @@ struct AnswerChoice {
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
                                        AnswerConstraints& constraints, const Request& request,
                                        const DecodedMedia& media, const AnswerChoice& answer);
+
+// A job that embeds the message of a request, after `task`, the prompt of a task. Errors: those of
+// Engine::EmbedContent about the content. Pure function.
+Result<std::unique_ptr<Job>> EmbeddingJob(const LoadedModel& model, const Request& content,
+                                          std::string_view task, const DecodedMedia& media);
 
 // The prompt of a request as that of its job; ids of soft rows may be others. `most`: a text of
 // more tokens is the error context.overflow; negative: it may have any number. Errors: those of

@@ -60,9 +60,9 @@ TEST(Registry, OtherArchitecturesAreRefused) {
   ASSERT_FALSE(llama);
   EXPECT_EQ(llama.error().id, "model.arch");
   EXPECT_EQ(llama.error().kind, ErrorKind::kModelFile);
-  EXPECT_THAT(
-      llama.error().message,
-      HasSubstr("found architecture 'llama', expected 'gemma4' or 'diffusion-gemma' or 'gemma3'"));
+  EXPECT_THAT(llama.error().message,
+              HasSubstr("found architecture 'llama', expected 'gemma4' or 'diffusion-gemma' or "
+                        "'gemma-embedding2' or 'gemma3' or 'gemma-embedding'"));
   EXPECT_THAT(OpenSmall("clip").error().message, HasSubstr("give the text model"));
   const auto drafter = OpenSmall("gemma4-assistant");
   ASSERT_FALSE(drafter);

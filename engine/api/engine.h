@@ -41,18 +41,29 @@ struct SamplingDefaults {
 #include <rullama/config/sampler_settings.def>
 };
 
+// A task of an embedding model, and the prompt that comes before its texts.
+struct TaskPrompt {
+  std::string name;  // "query"
+  std::string text;  // "task: search result | query: "
+};
+
 struct ModelInfo {
   std::string name;          // the file or the Ollama name
   std::string architecture;  // "gemma4"
   std::string backend;
   std::string device;
   int64_t layers = 0;
-  int64_t width = 0;           // of the residual stream, and of embeddings
+  int64_t width = 0;           // of the residual stream
   int64_t vocabulary = 0;      // tokens
   int64_t context_length = 0;  // the longest the model was trained for, tokens
   int64_t capacity = 0;        // tokens per slot
   int64_t slots = 0;
-  int64_t canvas_length = 0;  // tokens denoised together; 0: the model writes token by token
+  int64_t canvas_length = 0;    // tokens denoised together; 0: the model writes token by token
+  int64_t embedding_width = 0;  // numbers of an embedding; 0: the model makes none
+  bool encodes = false;         // it makes embeddings and writes no text
+  // Of one that encodes: whether the file has all layers that follow the mean of a text's rows.
+  bool dense = false;
+  std::vector<TaskPrompt> embedding_prompts;
   int64_t file_bytes = 0;
   int64_t parameters = 0;          // numbers in all tensors
   std::string quantization;        // "Q4_K_M", or "unknown"
@@ -75,6 +86,13 @@ struct TokenizerFacts {
   std::string padding;
   std::string unknown;
   std::string chat_template;  // empty: the model has no turns
+};
+
+struct EmbeddingOptions {
+  // What the vector is for, a name of ModelInfo::embedding_prompts; empty: the text has its prompt,
+  // or none.
+  std::string task = {};
+  int64_t dimensions = 0;  // numbers of the vector; 0: all
 };
 
 // One running request. Its text is made on the thread that calls Next().
@@ -170,12 +188,25 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] Result<std::vector<int32_t>> PromptTokens(const Request& request,
                                                           int64_t most = -1) const;
 
-  // The embedding of a text: the mean over all rows (BOS included) of the output of the last norm,
-  // scaled to length 1; `width` numbers. Blocks. Errors: context.overflow, text.utf8; model.canvas
-  // for a model that denoises.
-  Result<std::vector<float>> Embed(std::string_view text);
-  // The same for token ids as they are. Error tokenizer.id.
-  Result<std::vector<float>> Embed(std::span<const int32_t> ids);
+  // The embedding of a text, scaled to length 1; `embedding_width` numbers or the first
+  // `dimensions` of them. Of a language model it is the mean over all rows (BOS included) of the
+  // output of the last norm. Blocks. Errors: context.overflow, text.utf8; usage.request for
+  // dimensions or a task that the model does not have; model.canvas for a model that denoises;
+  // backend.nan.
+  Result<std::vector<float>> Embed(std::string_view text, const EmbeddingOptions& options = {});
+  // The same for token ids as they are: those of EmbeddingTokens(), or others that begin with BOS.
+  // `dimensions`: 0 is all. Errors: tokenizer.id, usage.request.
+  Result<std::vector<float>> Embed(std::span<const int32_t> ids, int64_t dimensions = 0);
+  // The embedding of text with pictures and sounds, by an embedding model with towers: `content`
+  // has `messages`, one of a user, whose parts are read in their order, and `media`. Errors: those
+  // of Embed() and Submit() about them; model.encoder for a language model.
+  Result<std::vector<float>> EmbedContent(const Request& content,
+                                          const EmbeddingOptions& options = {});
+  // The token ids that Embed() reads of a text: BOS, the task's prompt and the text, in which
+  // nothing is a marker, and EOS if the model was trained with one. `most` as in Tokenize().
+  [[nodiscard]] Result<std::vector<int32_t>> EmbeddingTokens(std::string_view text,
+                                                             std::string_view task = {},
+                                                             int64_t most = -1) const;
 
   // The logits that follow each of `ids`, handed to `on_rows` in steps: [rows, vocabulary] that
   // follow ids[first], ids[first + 1], ... `on_rows` is called on this thread and returns false to

@@ -151,7 +151,9 @@ Result<ModelDescription> DescribeModel(LayeredConfig layers, const HostHooks& ho
                           .takes_pictures = model.Takes(MediaKind::kPicture),
                           .takes_sound = model.Takes(MediaKind::kSound),
                           .calls_tools = !model.model->AnswerMarkers().empty(),
+                          .thinks = model.facts().thinks,
                           .embeds = !model.facts().denoises(),
+                          .writes = !model.facts().encodes(),
                           .metadata = MetadataJson(file, max_items)};
 }
 

@@ -38,8 +38,10 @@ struct ModelDescription {
   SamplingDefaults sampling = {};
   bool takes_pictures = false;
   bool takes_sound = false;
-  bool calls_tools = false;   // and thinks
+  bool calls_tools = false;
+  bool thinks = false;
   bool embeds = false;        // Engine::Embed() works
+  bool writes = true;         // Engine::Submit() works
   std::string metadata = {};  // as Engine::Metadata()
 };
 

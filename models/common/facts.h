@@ -32,6 +32,16 @@ struct MediaFacts {
   friend bool operator==(const MediaFacts&, const MediaFacts&) = default;
 };
 
+// Models that make one vector of a whole text, whose rows see each other, and predict no token.
+struct EncoderFacts {
+  int64_t embedding = 0;  // numbers of a vector; 0: the model writes text
+  int64_t radius = 0;     // rows that a row of a sliding layer sees to each side
+  // Whether layers follow the mean of the rows (Model::BuildEmbeddingHead).
+  bool has_head = false;
+
+  friend bool operator==(const EncoderFacts&, const EncoderFacts&) = default;
+};
+
 struct ModelFacts {
   int64_t layers = 0;
   int64_t width = 0;           // of the residual stream
@@ -41,11 +51,15 @@ struct ModelFacts {
   int64_t sliding_window = 0;  // keys that a layer of limited reach sees; 0: there is none
   CanvasFacts canvas;
   MediaFacts media;
+  EncoderFacts encoder;
+  bool thinks = false;  // it may write thoughts before an answer
   // Names of large tables of which a step reads a few rows, so that they may stay in host memory.
   std::vector<std::string> host_tables;
 
   // Whether it denoises canvases instead of predicting the next token.
   [[nodiscard]] bool denoises() const { return canvas.length > 0; }
+  // Whether it makes vectors of texts instead of writing text.
+  [[nodiscard]] bool encodes() const { return encoder.embedding > 0; }
 };
 
 }  // namespace rullama

@@ -27,6 +27,12 @@
 
 namespace rullama {
 
+// A text that comes before the input of an embedding model and says what the vector is for.
+struct EmbeddingPrompt {
+  std::string_view name;  // of the task
+  std::string_view text;
+};
+
 class Model {
  public:
   Model(const Model&) = delete;
@@ -45,11 +51,19 @@ class Model {
   [[nodiscard]] virtual Status CheckAgainst(const ArchitectureConfig& architecture) const = 0;
 
   // One of the model's graphs. Errors (kUsage) for options out of range: model.capacity,
-  // model.slots, model.rows, model.kv_dtype, model.canvas, model.media.
+  // model.slots, model.rows, model.kv_dtype, model.canvas, model.media, model.encoder.
   [[nodiscard]] virtual Result<ModelGraph> BuildGraph(const BuildOptions& options) const = 0;
   // A graph that conditions the next step of a canvas pass on logits made elsewhere: inputs row,
   // logits and inverse temperature of canvas_names, no outputs. Error model.canvas.
   [[nodiscard]] virtual Result<Graph> BuildConditioning() const = 0;
+  // Of an encoder with a head: the graph that makes embeddings of means (encoder_names), one for
+  // each of the T rows. Error model.encoder of any other model.
+  [[nodiscard]] virtual Result<ModelGraph> BuildEmbeddingHead() const {
+    return MakeError(ErrorKind::kUsage, "model.encoder",
+                     "this model has no layers after the mean of a text's rows");
+  }
+  // The prompts of an encoder by task.
+  [[nodiscard]] virtual std::span<const EmbeddingPrompt> EmbeddingPrompts() const { return {}; }
   // Bytes of all K/V states of the graph that these options build.
   [[nodiscard]] virtual uint64_t CacheBytes(const BuildOptions& options) const = 0;
 

@@ -14,6 +14,9 @@
 // which soft tokens take the place of the embeddings of some rows (media_names). Steps of text
 // alone take the causal graph, which knows nothing of media.
 //
+// An encoder has a graph without caches, which ends in last_norm: there are no logits. One that
+// takes media has another one for texts with soft tokens.
+//
 // Value names that tests and `rullama diff` rely on, in addition to those of the inputs: "logits".
 //
 // Thread safety: a ModelGraph belongs to one thread.
@@ -22,16 +25,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/ir/builder.h"
 
 namespace rullama {
 
+// What whoever wants an encoder to write text is told (model.encoder).
+inline constexpr std::string_view kWritesNoText =
+    "not a language model; use /v1/embeddings, `rullama embed` or Engine::Embed()";
+
 enum class ModelPass : uint8_t {
   kCausal,
-  kCanvas,  // only of a model that denoises
-  kMedia,   // only of a model that takes media: the causal pass for steps with soft tokens
+  kCanvas,       // only of a model that denoises
+  kMedia,        // only of a model that takes media: the causal pass for steps with soft tokens
+  kEncode,       // only of an encoder: a whole text, whose rows see each other
+  kEncodeMedia,  // only of an encoder that takes media: the same for steps with soft tokens
 };
 
 struct BuildOptions {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "models/common/files/random_tensors.h"
+#include "models/common/graph/hparams.h"
+#include "models/gemma3/embedding_gemma.h"
 #include "models/gemma3/files/random_model.h"
 #include "models/gemma3/files/synth.h"
 #include "models/gemma3/gemma3_model.h"
@@ -15,19 +17,24 @@
 namespace rullama {
 namespace {
 
-constexpr std::array<std::string_view, 1> kArchitectures = {kGemma3Architecture};
+constexpr std::array<std::string_view, 2> kArchitectures = {kGemma3Architecture,
+                                                            kEmbeddingGemmaArchitecture};
 constexpr std::array<UnsupportedArchitecture, 1> kUnsupported = {
     {{"gemma3n", "a model with per-layer embeddings and alternating updates"}}};
 
 Result<std::unique_ptr<Model>> OpenGemma3(const GgufFile& file) {
+  if (IsEmbeddingGemma(file)) {
+    RL_ASSIGN_OR_RETURN(auto encoder, EmbeddingGemma::FromFile(file));
+    return encoder;
+  }
   RL_ASSIGN_OR_RETURN(auto model, Gemma3Model::FromFile(file));
   return model;
 }
 
 // Ollama's converter names the bases of both kinds of layers.
 std::string_view DialectOf(const GgufFile& file) {
-  if (file.Has("gemma3.rope.local.freq_base")) return "ollama";
-  return file.Has("gemma3.rope.freq_base") ? "llama.cpp" : "unknown";
+  if (file.Has(HparamKey(file, "rope.local.freq_base"))) return "ollama";
+  return file.Has(HparamKey(file, "rope.freq_base")) ? "llama.cpp" : "unknown";
 }
 
 Status WriteSyntheticGemma3(const ArchitectureConfig& architecture, const SyntheticOptions& options,

@@ -22,6 +22,8 @@ ModelFacts FactsOf(const Gemma3Config& config) {
           .sliding_window = config.sliding_window,
           .canvas = {},
           .media = {},
+          .encoder = {},
+          .thinks = false,
           .host_tables = {}};
 }
 

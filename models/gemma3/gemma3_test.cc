@@ -9,6 +9,7 @@
 #include "core/base/must_test_util.h"
 #include "core/gguf/gguf_writer.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"
+#include "models/gemma3/embedding_gemma.h"
 #include "models/gemma3/family.h"
 #include "models/gemma3/gemma3_model.h"
 #include "models/gemma3/graph/model.h"
@@ -48,6 +49,10 @@ class Gemma3File : public ::testing::Test {
   }
 
   [[nodiscard]] Result<std::unique_ptr<Gemma3Model>> Open() {
+    return Gemma3Model::FromFile(Written());
+  }
+  // The file, whose bytes live as long as this object.
+  [[nodiscard]] GgufFile Written() {
     for (const TensorSpec& spec : tensors_) {
       const std::vector<uint64_t> dims(spec.dims.rbegin(), spec.dims.rend());
       EXPECT_TRUE(writer_.AddTensor(spec.name, DType::kF32, dims));
@@ -59,7 +64,7 @@ class Gemma3File : public ::testing::Test {
       bytes_.resize((bytes_.size() + 31) / 32 * 32 + elements * sizeof(float));
     }
     bytes_.resize((bytes_.size() + 31) / 32 * 32);
-    return Gemma3Model::FromFile(Must(GgufFile::Parse(bytes_)));
+    return Must(GgufFile::Parse(bytes_));
   }
   [[nodiscard]] std::string ErrorOf() {
     const auto model = Open();
@@ -133,6 +138,61 @@ TEST_F(Gemma3File, OtherRopeScaling) {
 TEST_F(Gemma3File, RopeScalingThatIsNoNumber) {
   Set("rope.scaling.factor", std::numeric_limits<float>::quiet_NaN());
   EXPECT_THAT(ErrorOf(), HasSubstr("rope scaling factor is nan"));
+}
+
+// EmbeddingGemma in Ollama's dialect, which only its dense layers tell from a chat model.
+class EmbeddingGemmaFile : public Gemma3File {
+ protected:
+  EmbeddingGemmaFile() {
+    config_ = TinyEmbeddingGemma();
+    Set("rope.scaling.type", "none");
+    tensors_ = ExpectedTensors(config_);
+  }
+  [[nodiscard]] std::string ErrorOfEncoder() {
+    const auto model = EmbeddingGemma::FromFile(Written());
+    return model ? "no error" : model.error().ToString();
+  }
+};
+
+TEST_F(EmbeddingGemmaFile, MakesVectorsOfItsWidth) {
+  const auto model = Must(EmbeddingGemma::FromFile(Written()));
+  EXPECT_EQ(model->facts().encoder.embedding, 32);
+  EXPECT_EQ(model->facts().encoder.radius, 4);
+  EXPECT_TRUE(model->facts().encoder.has_head);
+  EXPECT_TRUE(model->warnings().empty());
+}
+
+TEST_F(EmbeddingGemmaFile, ACausalOneIsRefused) {
+  Set("attention.causal", true);
+  EXPECT_THAT(ErrorOfEncoder(), HasSubstr("'gemma3.attention.causal' is true, expected false"));
+}
+
+TEST_F(EmbeddingGemmaFile, OtherPoolingIsRefused) {
+  Set("pooling_type", uint32_t{2});
+  EXPECT_THAT(ErrorOfEncoder(), HasSubstr("'gemma3.pooling_type' is 2, expected 1 (the mean)"));
+}
+
+TEST_F(EmbeddingGemmaFile, ADenseLayerAloneIsRefused) {
+  tensors_.pop_back();
+  EXPECT_THAT(ErrorOfEncoder(), HasSubstr("tensor 'dense_2.weight' has no partner"));
+}
+
+TEST_F(EmbeddingGemmaFile, DenseLayersThatDoNotChainAreRefused) {
+  tensors_.back().dims[1] += 1;
+  EXPECT_THAT(ErrorOfEncoder(),
+              HasSubstr("'dense_3.weight' has shape [65, 32], expected [64, 32]"));
+}
+
+TEST_F(EmbeddingGemmaFile, AWindowOfNothingIsRefused) {
+  Set("attention.sliding_window", uint32_t{0});
+  EXPECT_THAT(ErrorOfEncoder(), HasSubstr("sliding window is 0"));
+}
+
+TEST_F(EmbeddingGemmaFile, ItPredictsNoToken) {
+  const auto model = Must(EmbeddingGemma::FromFile(Written()));
+  EXPECT_EQ(model->BuildGraph({.capacity = 8}).error().id, "model.encoder");
+  EXPECT_EQ(model->BuildGraph({.pass = ModelPass::kEncodeMedia, .capacity = 8}).error().id,
+            "model.media");
 }
 
 TEST(Gemma3Config, EverySixthLayerIsGlobal) {

@@ -1,4 +1,4 @@
-// For tests: a tiny base model of Gemma 3, of random weights.
+// For tests: a tiny base model of Gemma 3 and a tiny EmbeddingGemma, of random weights.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,10 +24,19 @@ inline Gemma3Config TinyGemma3() {
   return config;
 }
 
+inline Gemma3Config TinyEmbeddingGemma() {
+  Gemma3Config config = TinyGemma3();
+  config.rope_scaling_global = 1;
+  config.encodes = true;
+  config.dense_width = 64;
+  return config;
+}
+
 // Returns the path of a file that the caller removes.
-inline std::string WriteTinyGemma3(const std::string& name) {
+inline std::string WriteTinyGemma3(const std::string& name,
+                                   const Gemma3Config& config = TinyGemma3()) {
   const std::string path = ::testing::TempDir() + "/" + name;
-  const Status written = WriteSynthetic(TinyGemma3(), {.mix = *FindQuantMix("Q8_0")}, path);
+  const Status written = WriteSynthetic(config, {.mix = *FindQuantMix("Q8_0")}, path);
   EXPECT_TRUE(written) << written.error().ToString();
   return path;
 }

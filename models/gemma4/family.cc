@@ -5,6 +5,7 @@
 
 #include "models/gemma4/drafter/assistant.h"
 #include "models/gemma4/drafter/drafter_file.h"
+#include "models/gemma4/embedding_gemma2.h"
 #include "models/gemma4/files/random_model.h"
 #include "models/gemma4/files/synth.h"
 #include "models/gemma4/files/synth_towers.h"
@@ -14,10 +15,15 @@
 namespace rullama {
 namespace {
 
-constexpr std::array<std::string_view, 2> kArchitectures = {kGemma4Architecture,
-                                                            kDiffusionGemmaArchitecture};
+constexpr std::array<std::string_view, 3> kArchitectures = {
+    kGemma4Architecture, kDiffusionGemmaArchitecture, kEmbeddingGemma2Architecture};
 
 Result<std::unique_ptr<Model>> OpenGemma4(const GgufFile& file) {
+  const auto architecture = file.FindString("general.architecture");
+  if (architecture && *architecture == kEmbeddingGemma2Architecture) {
+    RL_ASSIGN_OR_RETURN(auto encoder, EmbeddingGemma2::FromFile(file));
+    return encoder;
+  }
   RL_ASSIGN_OR_RETURN(auto model, Gemma4Model::FromFile(file));
   return model;
 }

@@ -26,6 +26,8 @@ ModelFacts FactsOf(const Gemma4Config& config) {
       .sliding_window = config.sliding_window,
       .canvas = config.canvas,
       .media = {.taken = config.takes_media(), .whole_pictures = config.sees_whole_pictures()},
+      .encoder = {},
+      .thinks = true,
       .host_tables = {}};
   if (config.ple_dim > 0) facts.host_tables.emplace_back(kPerLayerTable);
   return facts;
@@ -106,10 +108,7 @@ std::optional<ThoughtMarkers> Gemma4Model::MarkersOfThoughts() const {
 }
 
 std::optional<MediaMarkers> Gemma4Model::MarkersOf(MediaKind kind) const {
-  if (kind == MediaKind::kPicture) {
-    return MediaMarkers{gemma4::kImageBegin, gemma4::kImage, gemma4::kImageEnd};
-  }
-  return MediaMarkers{gemma4::kAudioBegin, gemma4::kAudio, gemma4::kAudioEnd};
+  return gemma4::MarkersOf(kind);
 }
 
 PromptBorders Gemma4Model::BordersOf(const Tokenizer& tokenizer,

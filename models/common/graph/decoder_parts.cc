@@ -132,14 +132,19 @@ ValueId DenseFeedForward(GraphContext& context, int64_t layer, ValueId hidden, f
   return b.Add(ops::Linear(glu, weight("ffn_down.weight")), LayerName(layer, "ffn.down"));
 }
 
+ValueId FinalNorm(GraphContext& context, ValueId hidden, float eps) {
+  const ValueId x = context.builder().Add(
+      ops::RmsNorm{.x = hidden, .weight = context.Weight("output_norm.weight"), .eps = eps},
+      "output.norm");
+  context.model().last_norm = x;
+  return x;
+}
+
 ValueId BuildHead(GraphContext& context, ValueId hidden, const OutputHead& head) {
   GraphBuilder& b = context.builder();
   const bool suppress = !head.suppress.empty();
   const bool cap = head.softcap > 0;
-  const ValueId x = b.Add(
-      ops::RmsNorm{.x = hidden, .weight = context.Weight("output_norm.weight"), .eps = head.eps},
-      "output.norm");
-  context.model().last_norm = x;
+  const ValueId x = FinalNorm(context, hidden, head.eps);
   ValueId weight = context.OptionalWeight("output.weight");
   if (weight == kNoValue) weight = context.Weight("token_embd.weight");
   context.model().head = {.weight = weight, .softcap = head.softcap};

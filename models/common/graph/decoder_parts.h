@@ -75,6 +75,9 @@ ValueId EndAttention(GraphContext& context, int64_t layer, ValueId hidden, Value
 // caller's.
 ValueId DenseFeedForward(GraphContext& context, int64_t layer, ValueId hidden, float eps);
 
+// The norm of the residual stream after the last layer, which is last_norm of the model.
+ValueId FinalNorm(GraphContext& context, ValueId hidden, float eps);
+
 // Logits of a residual stream: softcap(norm(hidden) weight^T), with the embedding as weight if
 // there is no output.weight, and -inf for tokens that are never to be drawn. Sets last_norm and
 // head of the model.

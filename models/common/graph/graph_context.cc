@@ -30,9 +30,18 @@ Status CheckOptions(const GraphLimits& limits, const BuildOptions& options) {
                      "a canvas was asked for, but this model predicts the next token; expected a "
                      "DiffusionGemma");
   }
-  if (options.pass == ModelPass::kMedia && !limits.takes_media) {
+  const bool with_media =
+      options.pass == ModelPass::kMedia || options.pass == ModelPass::kEncodeMedia;
+  if (with_media && !limits.takes_media) {
     return MakeError(ErrorKind::kUsage, "model.media",
                      "this model takes text only; expected one that takes pictures or sounds");
+  }
+  const bool encodes =
+      options.pass == ModelPass::kEncode || options.pass == ModelPass::kEncodeMedia;
+  if (encodes != limits.encodes) {
+    return MakeError(ErrorKind::kUsage, "model.encoder", "{}",
+                     limits.encodes ? kWritesNoText
+                                    : "this model writes text, expected one that makes embeddings");
   }
   if (options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kF32) {
     return MakeError(ErrorKind::kUsage, "model.kv_dtype",

@@ -59,10 +59,11 @@ struct GraphLimits {
   int64_t context_length = 0;
   bool denoises = false;
   bool takes_media = false;
+  bool encodes = false;
 };
 
 // A graph of this name with the inputs of a model and nothing else. Errors (kUsage): model.slots,
-// model.capacity, model.rows, model.canvas, model.media, model.kv_dtype.
+// model.capacity, model.rows, model.canvas, model.media, model.encoder, model.kv_dtype.
 Result<ModelGraph> BeginModelGraph(std::string_view name, const GraphLimits& limits,
                                    const BuildOptions& options);
 // The same without inputs.

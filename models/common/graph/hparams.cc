@@ -30,6 +30,19 @@ Result<int64_t> U32Or(const GgufFile& file, std::string_view key, int64_t otherw
   return value ? int64_t{*value} : otherwise;
 }
 
+Status CheckPooling(const GgufFile& file) {
+  const std::string causal_key = HparamKey(file, "attention.causal");
+  RL_ASSIGN_OR_RETURN(const auto causal, file.FindBool(causal_key));
+  if (causal.value_or(false)) {
+    return BadHparam("key '{}' is true, expected false: the rows of a text see each other",
+                     causal_key);
+  }
+  const std::string pooling_key = HparamKey(file, "pooling_type");
+  RL_ASSIGN_OR_RETURN(const int64_t pooling, U32Or(file, pooling_key, kPoolingMean));
+  if (pooling == kPoolingMean) return OkStatus();
+  return BadHparam("key '{}' is {}, expected {} (the mean)", pooling_key, pooling, kPoolingMean);
+}
+
 Result<FileVocabulary> ReadFileVocabulary(const GgufFile& file) {
   RL_ASSIGN_OR_RETURN(const auto tokens, file.FindStrings("tokenizer.ggml.tokens"));
   const TensorInfo* table = file.FindTensor("token_embd.weight");

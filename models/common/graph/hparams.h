@@ -33,6 +33,10 @@ Result<int64_t> UniformU32(const GgufFile& file, std::string_view key, size_t la
 Result<float> F32Or(const GgufFile& file, std::string_view key, float otherwise);
 Result<int64_t> U32Or(const GgufFile& file, std::string_view key, int64_t otherwise);
 
+// Whether the file of an encoder says that rows see each other in both directions (or leaves it
+// out) and that the mean of all rows is taken. Error model.hparam.
+Status CheckPooling(const GgufFile& file);
+
 // The number of tokens, and those that are never to be generated: distinct, ascending. Errors:
 // model.missing_tensor (neither embeddings nor a tokenizer), model.vocabulary (they differ).
 struct FileVocabulary {
@@ -42,6 +46,9 @@ struct FileVocabulary {
 Result<FileVocabulary> ReadFileVocabulary(const GgufFile& file);
 // Whether the suppressed tokens are in the vocabulary.
 Status CheckSuppressed(const std::vector<int32_t>& suppress_tokens, int64_t vocabulary);
+
+// The mean of all rows, in llama.cpp's enum llama_pooling_type.
+inline constexpr int64_t kPoolingMean = 1;
 
 // Limits far above every published size and small enough that products of four of these numbers
 // stay inside 64 bits. Positions and token ids are 32-bit numbers in kernels.

@@ -8,6 +8,7 @@
 
 #include "models/common/files/made_up_tokenizer.h"
 #include "models/common/files/synth_file.h"
+#include "models/common/graph/hparams.h"
 #include "models/gemma3/graph/weights.h"
 
 namespace rullama {
@@ -26,10 +27,23 @@ constexpr std::array kMarkers = {
 constexpr MadeUpTokenizer kScoredTokenizer = {
     .model = "llama", .lists_merges = false, .specials = kMarkers};
 
+Status WriteEncoderHparams(const Gemma3Config& config, GgufWriter& writer) {
+  const std::pair<std::string_view, int64_t> integers[] = {{"pooling_type", kPoolingMean},
+                                                           {"dense_2_feat_in", config.width},
+                                                           {"dense_2_feat_out", config.dense_width},
+                                                           {"dense_3_feat_in", config.dense_width},
+                                                           {"dense_3_feat_out", config.width}};
+  for (const auto& [key, value] : integers) {
+    RL_RETURN_IF_ERROR(
+        writer.Set(fmt::format("{}.{}", config.architecture(), key), static_cast<uint32_t>(value)));
+  }
+  return OkStatus();
+}
+
 // Under the keys of llama.cpp's converter.
 Status WriteHparams(const Gemma3Config& config, GgufWriter& writer) {
-  const auto own = [](std::string_view key) {
-    return fmt::format("{}.{}", kGemma3Architecture, key);
+  const auto own = [&config](std::string_view key) {
+    return fmt::format("{}.{}", config.architecture(), key);
   };
   const std::pair<std::string_view, int64_t> integers[] = {
       {"block_count", config.layers},
@@ -52,6 +66,7 @@ Status WriteHparams(const Gemma3Config& config, GgufWriter& writer) {
       {"rope.freq_base_swa", config.rope_base_sliding},
   };
   for (const auto& [key, value] : numbers) RL_RETURN_IF_ERROR(writer.Set(own(key), value));
+  if (config.encodes) RL_RETURN_IF_ERROR(WriteEncoderHparams(config, writer));
   if (config.rope_scaling_global == 1) return OkStatus();
   RL_RETURN_IF_ERROR(writer.Set(own("rope.scaling.type"), "linear"));
   return writer.Set(own("rope.scaling.factor"), config.rope_scaling_global);
@@ -61,7 +76,7 @@ Status WriteHparams(const Gemma3Config& config, GgufWriter& writer) {
 
 Status WriteSynthetic(const Gemma3Config& config, const SyntheticOptions& options,
                       const std::filesystem::path& path) {
-  SyntheticFile file{.architecture = kGemma3Architecture,
+  SyntheticFile file{.architecture = config.architecture(),
                      .file_type = options.mix.file_type,
                      .tensors = ExpectedTensors(config),
                      .write_metadata = [&](GgufWriter& writer) -> Status {

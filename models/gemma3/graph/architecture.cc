@@ -14,13 +14,16 @@ namespace {
 // layers.
 constexpr int64_t kUnscaledContext = 32768;
 constexpr float kPublishedScaling = 8;
+// Between EmbeddingGemma's dense layers, in widths of the residual stream.
+constexpr int64_t kPublishedDenseFactor = 4;
 
 // Names parts that other families have and this one has not. A part that is given as absent (0,
 // false) does not count.
 Status CheckFamily(const ArchitectureConfig& a) {
-  if (a.family && *a.family != kGemma3Architecture) {
+  if (a.family && *a.family != kGemma3Architecture && *a.family != kEmbeddingGemmaArchitecture) {
     return MakeError(ErrorKind::kUsage, "model.architecture",
-                     "architecture.family is '{}', expected '{}'", *a.family, kGemma3Architecture);
+                     "architecture.family is '{}', expected '{}' or '{}'", *a.family,
+                     kGemma3Architecture, kEmbeddingGemmaArchitecture);
   }
   std::vector<std::string_view> foreign;
   const auto refuse = [&foreign](bool given, std::string_view key) {
@@ -58,6 +61,8 @@ Result<Gemma3Config> Build(const ArchitectureConfig& a) {
   config.rope_base_sliding = Narrow(a.rope.base_sliding, config.rope_base_sliding);
   config.rope_base_global = Narrow(a.rope.base_global, config.rope_base_global);
   if (config.context_length > kUnscaledContext) config.rope_scaling_global = kPublishedScaling;
+  config.encodes = a.family == kEmbeddingGemmaArchitecture;
+  if (config.encodes) config.dense_width = kPublishedDenseFactor * config.width;
   RL_RETURN_IF_ERROR(ValidateConfig(config));
   return config;
 }
@@ -70,7 +75,7 @@ Result<Gemma3Config> Gemma3Config::FromArchitecture(const ArchitectureConfig& ar
 
 Status Gemma3Config::CheckAgainst(const ArchitectureConfig& a) const {
   ArchitectureDifferences d;
-  d.Compare("family", a.family, std::string(kGemma3Architecture));
+  d.Compare("family", a.family, std::string(architecture()));
   d.Compare("canvas_length", a.canvas_length, int64_t{0});
   d.Compare("layers", a.layers, layers);
   d.Compare("width", a.width, width);

@@ -1,8 +1,11 @@
 #include "models/gemma3/graph/config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
+#include "core/base/checked_math.h"
 #include "core/config/range.h"
 #include "models/common/graph/hparams.h"
 
@@ -56,7 +59,72 @@ Status ReadHeads(const GgufFile& file, Gemma3Config& config) {
                    config.head_dim);
 }
 
+// The period after which a layer is global: a number, or one bool per layer, which has to repeat.
+Result<int64_t> ReadPeriod(const GgufFile& file, const Gemma3Config& config) {
+  const std::string key = HparamKey(file, "attention.sliding_window_pattern");
+  const GgufValue* value = file.Find(key);
+  if (value == nullptr || value->type != GgufType::kArray) return U32Or(file, key, config.pattern);
+  const auto layers = static_cast<size_t>(config.layers);
+  RL_ASSIGN_OR_RETURN(const std::vector<bool> sliding, file.GetBoolPerLayer(key, layers));
+  const auto period = std::ranges::find(sliding, false) - sliding.begin() + 1;
+  for (size_t i = 0; i < layers; ++i) {
+    if (sliding[i] == ((static_cast<int64_t>(i) + 1) % period != 0)) continue;
+    return BadHparam(
+        "key '{}' does not repeat at layer {}, expected every layer of number {} to "
+        "be global",
+        key, i, period);
+  }
+  return int64_t{period};
+}
+
+constexpr std::string_view kFirstDense[] = {"dense_2.weight", "dense.0.weight"};
+constexpr std::string_view kSecondDense[] = {"dense_3.weight", "dense.1.weight"};
+
+const TensorInfo* FindAny(const GgufFile& file, std::span<const std::string_view> names) {
+  for (const std::string_view name : names) {
+    if (const TensorInfo* tensor = file.FindTensor(name)) return tensor;
+  }
+  return nullptr;
+}
+
+// The width between the dense layers, whose shapes the table of tensors checks.
+Result<int64_t> ReadDenseWidth(const GgufFile& file) {
+  const TensorInfo* first = FindAny(file, kFirstDense);
+  const TensorInfo* second = FindAny(file, kSecondDense);
+  if (first == nullptr && second == nullptr) return 0;
+  if (first == nullptr || second == nullptr) {
+    const TensorInfo* found = first != nullptr ? first : second;
+    return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
+                     "tensor '{}' has no partner, expected both {} and {} or neither", found->name,
+                     kFirstDense[0], kSecondDense[0]);
+  }
+  const auto width = CheckedCast<int64_t>(first->dims[1]);
+  if (!width) return BadHparam("the dense layers are {} wide", first->dims[1]);
+  for (const std::string_view suffix : {"dense_2_feat_out", "dense_3_feat_in"}) {
+    const std::string key = HparamKey(file, suffix);
+    RL_ASSIGN_OR_RETURN(const int64_t expected, U32Or(file, key, *width));
+    if (expected == *width) continue;
+    return BadHparam("key '{}' is {}, expected the {} rows of tensor '{}'", key, expected, *width,
+                     first->name);
+  }
+  return *width;
+}
+
+Status ReadEncoder(const GgufFile& file, Gemma3Config& config) {
+  config.encodes = IsEmbeddingGemma(file);
+  if (!config.encodes) return OkStatus();
+  RL_RETURN_IF_ERROR(CheckPooling(file));
+  RL_ASSIGN_OR_RETURN(config.dense_width, ReadDenseWidth(file));
+  return OkStatus();
+}
+
 }  // namespace
+
+bool IsEmbeddingGemma(const GgufFile& file) {
+  const auto name = file.FindString("general.architecture");
+  return (name && *name == kEmbeddingGemmaArchitecture) || FindAny(file, kFirstDense) != nullptr ||
+         FindAny(file, kSecondDense) != nullptr;
+}
 
 float Gemma3Config::attention_scale() const {
   const double squared = layers == kLayersOf27B
@@ -76,9 +144,7 @@ Result<Gemma3Config> Gemma3Config::FromFile(const GgufFile& file) {
   RL_ASSIGN_OR_RETURN(config.context_length, file.GetU32(HparamKey(file, "context_length")));
   RL_ASSIGN_OR_RETURN(config.sliding_window,
                       file.GetU32(HparamKey(file, "attention.sliding_window")));
-  RL_ASSIGN_OR_RETURN(
-      config.pattern,
-      U32Or(file, HparamKey(file, "attention.sliding_window_pattern"), config.pattern));
+  RL_ASSIGN_OR_RETURN(config.pattern, ReadPeriod(file, config));
   RL_ASSIGN_OR_RETURN(config.ffn_width, UniformU32(file, HparamKey(file, "feed_forward_length"),
                                                    static_cast<size_t>(config.layers)));
   RL_ASSIGN_OR_RETURN(
@@ -89,6 +155,7 @@ Result<Gemma3Config> Gemma3Config::FromFile(const GgufFile& file) {
   RL_ASSIGN_OR_RETURN(FileVocabulary vocabulary, ReadFileVocabulary(file));
   config.vocabulary = vocabulary.size;
   config.suppress_tokens = std::move(vocabulary.suppress_tokens);
+  RL_RETURN_IF_ERROR(ReadEncoder(file, config));
   RL_RETURN_IF_ERROR(ValidateConfig(config));
   return config;
 }
@@ -109,6 +176,7 @@ Status ValidateConfig(const Gemma3Config& c) {
       InRange("rope base of sliding layers", c.rope_base_sliding, 1.0F, kMaxRopeBase));
   RL_RETURN_IF_ERROR(InRange("rope base of global layers", c.rope_base_global, 1.0F, kMaxRopeBase));
   RL_RETURN_IF_ERROR(InRange("rope scaling factor", c.rope_scaling_global, 1e-6F, kMaxRopeScaling));
+  RL_RETURN_IF_ERROR(InRange<int64_t>("width of the dense layers", c.dense_width, 0, kMaxFfnWidth));
   if (c.head_dim % 2 != 0) {
     return BadHparam("head dim is {}, expected an even number (rotary embedding turns pairs)",
                      c.head_dim);

@@ -21,7 +21,8 @@ namespace rullama {
 
 // The value of general.architecture.
 inline constexpr std::string_view kGemma3Architecture = "gemma3";
-
+// That of EmbeddingGemma; Ollama's library has it as gemma3, with dense layers (IsEmbeddingGemma).
+inline constexpr std::string_view kEmbeddingGemmaArchitecture = "gemma-embedding";
 struct Gemma3Config {
   int64_t layers = 0;
   int64_t width = 0;  // of the residual stream
@@ -39,7 +40,18 @@ struct Gemma3Config {
   // Positions of global layers are divided by this (linear scaling): 8 for 4B and larger.
   float rope_scaling_global = 1;
   std::vector<int32_t> suppress_tokens;  // never generated; distinct, ascending
+  // EmbeddingGemma: rows see each other, on sliding layers within half a window to each side, and
+  // the mean of all rows is the result.
+  bool encodes = false;
+  // Width between the two layers that follow the mean; 0: the file was written without them.
+  int64_t dense_width = 0;
 
+  // The value of general.architecture.
+  [[nodiscard]] std::string_view architecture() const {
+    return encodes ? kEmbeddingGemmaArchitecture : kGemma3Architecture;
+  }
+  // Rows that a row of an encoder's sliding layer sees to each side.
+  [[nodiscard]] int64_t radius() const { return sliding_window / 2; }
   [[nodiscard]] LayerKind kind(int64_t layer) const {
     return (layer + 1) % pattern == 0 ? LayerKind::kGlobal : LayerKind::kSliding;
   }
@@ -61,6 +73,10 @@ struct Gemma3Config {
 
   friend bool operator==(const Gemma3Config&, const Gemma3Config&) = default;
 };
+
+// Whether a file holds EmbeddingGemma: by its architecture, or by dense layers, by which alone
+// Ollama's file differs from a chat model's.
+[[nodiscard]] bool IsEmbeddingGemma(const GgufFile& file);
 
 // Every range and consistency rule, whatever the config was made from. Errors model.*.
 Status ValidateConfig(const Gemma3Config& config);

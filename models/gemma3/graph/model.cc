@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/ir/encoder_names.h"
+#include "core/ir/media_names.h"
 #include "models/common/graph/decoder_parts.h"
 
 namespace rullama {
@@ -19,7 +21,10 @@ CacheShape CacheShapeOf(const Gemma3Config& config, const BuildOptions& options,
 class Gemma3Layers {
  public:
   Gemma3Layers(GraphContext& context, const Gemma3Config& config)
-      : context_(context), config_(config) {}
+      : context_(context), config_(config) {
+    if (!config.encodes) return;
+    last_seen_ = context.builder().Input(media_names::kLastSeen, {DType::kI32, {Dim::T()}});
+  }
 
   // Returns the residual stream after the layer, from that before it.
   ValueId Build(int64_t layer, ValueId hidden) {
@@ -63,6 +68,17 @@ class Gemma3Layers {
     return context_.RopeFactors(factors);
   }
 
+  // All rows, or those of the radius to each side: the window ends `radius` rows before a row, and
+  // last_seen lies as many after it.
+  void SeeBothWays(bool sliding, ops::Attention& attention) const {
+    if (!sliding) {
+      attention.mask = RL_MASK_CANVAS;
+      return;
+    }
+    attention.q_end = last_seen_;
+    attention.window = config_.radius() + 1;
+  }
+
   ValueId Attention(int64_t layer, ValueId hidden) {
     GraphBuilder& b = context_.builder();
     const std::string q_name = LayerName(layer, "attn.q");
@@ -84,17 +100,17 @@ class Gemma3Layers {
     const ValueId k = Rotate(layer, k_heads, "attn_k_norm.weight", UnroundedName(context_, k_name));
     SetFreshRows(context_, layer, k, v, cache);
     const bool sliding = config_.kind(layer) == LayerKind::kSliding;
-    const ValueId mix =
-        b.Add(ops::WithRows(ops::Attention{.q = q,
-                                           .k_new = cache.k_new,
-                                           .v_new = cache.v_new,
-                                           .k_state = cache.k_state,
-                                           .v_state = cache.v_state,
-                                           .mask = RL_MASK_CAUSAL,
-                                           .window = sliding ? config_.sliding_window : 0,
-                                           .scale = config_.attention_scale()},
-                            context_.model().attention_rows),
-              LayerName(layer, "attn.mix"));
+    ops::Attention attention{.q = q,
+                             .k_new = cache.k_new,
+                             .v_new = cache.v_new,
+                             .k_state = cache.k_state,
+                             .v_state = cache.v_state,
+                             .mask = RL_MASK_CAUSAL,
+                             .window = sliding ? config_.sliding_window : 0,
+                             .scale = config_.attention_scale()};
+    if (config_.encodes) SeeBothWays(sliding, attention);
+    const ValueId mix = b.Add(ops::WithRows(attention, context_.model().attention_rows),
+                              LayerName(layer, "attn.mix"));
     if (context_.options().caches) AppendFreshRows(context_, layer, cache);
     return EndAttention(context_, layer, hidden, mix, config_.heads * config_.head_dim,
                         config_.rms_eps);
@@ -102,7 +118,12 @@ class Gemma3Layers {
 
   GraphContext& context_;
   const Gemma3Config& config_;
+  ValueId last_seen_ = kNoValue;  // of an encoder: the last position that a row sees, i32[T]
 };
+
+GraphLimits LimitsOf(const Gemma3Config& config) {
+  return {.context_length = config.context_length, .encodes = config.encodes};
+}
 
 }  // namespace
 
@@ -118,7 +139,7 @@ Result<ModelGraph> BuildModel(const Gemma3Config& config, const ModelWeights& we
                               const BuildOptions& options) {
   RL_ASSIGN_OR_RETURN(
       ModelGraph model,
-      BeginModelGraph("gemma3", {.context_length = config.context_length}, options));
+      BeginModelGraph(config.encodes ? "embeddinggemma" : "gemma3", LimitsOf(config), options));
   GraphContext context(weights, options, model);
   ValueId hidden = ScaledEmbedding(context, config.width, "embd");
   model.hidden.push_back(hidden);
@@ -127,8 +148,27 @@ Result<ModelGraph> BuildModel(const Gemma3Config& config, const ModelWeights& we
     hidden = layers.Build(i, hidden);
     model.hidden.push_back(hidden);
   }
+  if (config.encodes) {
+    FinalNorm(context, hidden, config.rms_eps);
+    return model;
+  }
   model.logits =
       BuildHead(context, hidden, {.eps = config.rms_eps, .suppress = config.suppress_tokens});
+  return model;
+}
+
+Result<ModelGraph> BuildDenseHead(const Gemma3Config& config, const ModelWeights& weights) {
+  const BuildOptions options{
+      .pass = ModelPass::kEncode, .capacity = config.context_length, .caches = false};
+  RL_ASSIGN_OR_RETURN(ModelGraph model,
+                      EmptyModelGraph("embeddinggemma.head", LimitsOf(config), options));
+  GraphContext context(weights, options, model);
+  GraphBuilder& b = model.builder;
+  const ValueId mean = b.Input(encoder_names::kMean, {DType::kF32, {Dim::T(), config.width}});
+  const ValueId wide = b.Add(ops::Linear(mean, context.Weight("dense_2.weight")), "dense_2");
+  const ValueId embedding =
+      b.Add(ops::Linear(wide, context.Weight("dense_3.weight")), encoder_names::kEmbedding);
+  b.Output(encoder_names::kEmbedding, embedding, RowDemand::kAll);
   return model;
 }
 

@@ -23,6 +23,10 @@ namespace rullama {
 Result<ModelGraph> BuildModel(const Gemma3Config& config, const ModelWeights& weights,
                               const BuildOptions& options);
 
+// The layers after the mean of an encoder's rows (Model::BuildEmbeddingHead), of a model that has
+// them.
+Result<ModelGraph> BuildDenseHead(const Gemma3Config& config, const ModelWeights& weights);
+
 // Bytes of all K/V states of such a graph.
 [[nodiscard]] uint64_t CacheBytes(const Gemma3Config& config, const BuildOptions& options);
 

@@ -30,12 +30,23 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma3Config& c) {
     table.AddFeedForward(c.width, c.ffn_width);
   }
   add("output_norm.weight", {c.width}, Presence::kRequired);
-  add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
+  if (!c.encodes) {
+    add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
+    return specs;
+  }
+  specs.back().alternatives = {"norm.weight"};
+  if (c.dense_width == 0) return specs;
+  add("dense_2.weight", {c.dense_width, c.width}, Presence::kRequired);
+  specs.back().alternatives = {"dense.0.weight"};
+  add("dense_3.weight", {c.width, c.dense_width}, Presence::kRequired);
+  specs.back().alternatives = {"dense.1.weight"};
   return specs;
 }
 
 Result<ModelWeights> ReadGemma3Weights(const Gemma3Config& config, const GgufFile& file) {
-  return ModelWeights::FromFile(ExpectedTensors(config), file, {.network = "Gemma 3 text model"});
+  return ModelWeights::FromFile(
+      ExpectedTensors(config), file,
+      {.network = config.encodes ? "EmbeddingGemma" : "Gemma 3 text model"});
 }
 
 }  // namespace rullama

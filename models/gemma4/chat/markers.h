@@ -3,6 +3,9 @@
 
 #include <string_view>
 
+#include "core/base/media_kind.h"
+#include "models/common/chat.h"
+
 namespace rullama::gemma4 {
 
 inline constexpr std::string_view kBos = "<bos>";
@@ -25,6 +28,12 @@ inline constexpr std::string_view kAudioBegin = "<|audio>";
 inline constexpr std::string_view kAudio = "<|audio|>";
 inline constexpr std::string_view kAudioEnd = "<audio|>";
 inline constexpr std::string_view kVideo = "<|video|>";
+
+// The markers around soft tokens of a kind.
+constexpr MediaMarkers MarkersOf(MediaKind kind) {
+  if (kind == MediaKind::kPicture) return {kImageBegin, kImage, kImageEnd};
+  return {kAudioBegin, kAudio, kAudioEnd};
+}
 
 // The name of the channel that carries the model's thoughts.
 inline constexpr std::string_view kThoughtChannel = "thought";

@@ -20,7 +20,9 @@ class ModelBuildContext : public GraphContext {
 
   [[nodiscard]] const Gemma4Config& config() const { return config_; }
   [[nodiscard]] bool canvas() const { return options().pass == ModelPass::kCanvas; }
-  [[nodiscard]] bool media() const { return options().pass == ModelPass::kMedia; }
+  [[nodiscard]] bool media() const {
+    return options().pass == ModelPass::kMedia || options().pass == ModelPass::kEncodeMedia;
+  }
   // The last position that each row sees on sliding layers, i32[T]; none: its own.
   [[nodiscard]] ValueId last_seen() const { return last_seen_; }
   void set_last_seen(ValueId value) { last_seen_ = value; }

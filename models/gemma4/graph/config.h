@@ -23,6 +23,7 @@ namespace rullama {
 // Values of general.architecture.
 inline constexpr std::string_view kGemma4Architecture = "gemma4";
 inline constexpr std::string_view kDiffusionGemmaArchitecture = "diffusion-gemma";
+inline constexpr std::string_view kEmbeddingGemma2Architecture = "gemma-embedding2";
 
 struct Gemma4Layer {
   LayerKind kind = LayerKind::kSliding;
@@ -69,6 +70,10 @@ struct Gemma4Config {
   Gemma4Experts experts;
   CanvasFacts canvas;                    // DiffusionGemma
   std::vector<int32_t> suppress_tokens;  // never generated; distinct, ascending
+  // EmbeddingGemma 2: numbers of a text's vector, which are a projection of the mean of its rows.
+  // Rows see each other, on sliding layers within half a window to each side; per-layer inputs have
+  // no table, and all dims of a head rotate. 0: the model writes text.
+  int64_t embedding_width = 0;
 
   [[nodiscard]] int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
   [[nodiscard]] const Gemma4Layer& layer(int64_t index) const {
@@ -78,11 +83,16 @@ struct Gemma4Config {
   [[nodiscard]] bool denoises() const { return canvas.length > 0; }
   // Whether the model takes pictures and sounds as soft tokens, given a file with its towers.
   [[nodiscard]] bool takes_media() const { return !denoises(); }
+  // Whether it makes vectors of texts (EmbeddingGemma 2).
+  [[nodiscard]] bool encodes() const { return embedding_width > 0; }
+  // Rows that a row of an encoder's sliding layer sees to each side.
+  [[nodiscard]] int64_t radius() const { return sliding_window / 2; }
   // Whether the rows of a picture see each other on sliding layers. No file says so: models with
   // per-layer embeddings were trained without.
-  [[nodiscard]] bool sees_whole_pictures() const { return ple_dim == 0; }
+  [[nodiscard]] bool sees_whole_pictures() const { return ple_dim == 0 && !encodes(); }
   // The value of general.architecture.
   [[nodiscard]] std::string_view architecture() const {
+    if (encodes()) return kEmbeddingGemma2Architecture;
     return denoises() ? kDiffusionGemmaArchitecture : kGemma4Architecture;
   }
   [[nodiscard]] bool OwnsCache(int64_t index) const { return layer(index).cache_layer == index; }
@@ -92,7 +102,7 @@ struct Gemma4Config {
     return kind == LayerKind::kSliding ? n_rot_sliding : n_rot_global;
   }
 
-  // `file` is of one of the two architectures. Errors: model.hparam (a number out of its range),
+  // `file` is of one of the three architectures. Errors: model.hparam (a number out of its range),
   // model.array_length, model.kv_donor, model.moe, model.vocabulary, and gguf.key_* for missing or
   // mistyped metadata.
   static Result<Gemma4Config> FromFile(const GgufFile& file);

@@ -92,18 +92,21 @@ ValueId LayerStack::Attention(int64_t index, ValueId hidden) {
   if (c.OwnsCache(index)) FillCache(index, x);
   const Cache& cache = caches_[layer.cache_layer];
   const bool sliding = layer.kind == LayerKind::kSliding;
-  const ValueId mix = b.Add(
-      ops::WithRows(ops::Attention{.q = q,
-                                   .k_new = cache.k_new,
-                                   .v_new = cache.v_new,
-                                   .k_state = cache.k_state,
-                                   .v_state = cache.v_state,
-                                   .q_end = sliding ? context_.last_seen() : kNoValue,
-                                   .mask = context_.canvas() ? RL_MASK_CANVAS : RL_MASK_CAUSAL,
-                                   .window = sliding ? c.sliding_window : 0,
-                                   .scale = kAttentionScale},
-                    context_.model().attention_rows),
-      LayerName(index, "attn.mix"));
+  // Rows of an encoder see each other: all of them, or those from the window's first to last_seen.
+  const bool whole = context_.canvas() || (c.encodes() && !sliding);
+  const int64_t window = c.encodes() ? c.radius() + 1 : c.sliding_window;
+  const ValueId mix =
+      b.Add(ops::WithRows(ops::Attention{.q = q,
+                                         .k_new = cache.k_new,
+                                         .v_new = cache.v_new,
+                                         .k_state = cache.k_state,
+                                         .v_state = cache.v_state,
+                                         .q_end = sliding ? context_.last_seen() : kNoValue,
+                                         .mask = whole ? RL_MASK_CANVAS : RL_MASK_CAUSAL,
+                                         .window = sliding ? window : 0,
+                                         .scale = kAttentionScale},
+                          context_.model().attention_rows),
+            LayerName(index, "attn.mix"));
   AppendCache(index);
   return EndAttention(context_, index, hidden, mix, c.heads * layer.head_dim, c.rms_eps);
 }

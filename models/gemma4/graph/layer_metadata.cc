@@ -9,11 +9,20 @@
 namespace rullama::gemma4 {
 namespace {
 
+// After which a layer of EmbeddingGemma 2 is global, if its file does not say.
+constexpr size_t kEncoderPeriod = 6;
+
 // Reads which layers are sliding: one bool per layer, or the period after which a global layer
 // comes.
-Result<std::vector<bool>> ReadPattern(const GgufFile& file, size_t layers) {
+Result<std::vector<bool>> ReadPattern(const GgufFile& file, const Gemma4Config& config) {
+  const size_t layers = config.layers.size();
   const std::string key = HparamKey(file, "attention.sliding_window_pattern");
   const GgufValue* value = file.Find(key);
+  if (value == nullptr && config.encodes()) {
+    std::vector<bool> sliding(layers);
+    for (size_t i = 0; i < layers; ++i) sliding[i] = (i + 1) % kEncoderPeriod != 0;
+    return sliding;
+  }
   const bool number = value != nullptr && value->type != GgufType::kArray &&
                       IntegerAt<uint32_t>(*value, 0).has_value();
   if (!number) return file.GetBoolPerLayer(key, layers);
@@ -57,6 +66,10 @@ Status ReadRopeFactors(const GgufFile& file, int64_t head_dim, Gemma4Config& con
     const GgufNumbers<float> stored(file.data(*tensor));
     for (size_t i = 0; i < stored.size(); ++i) config.rope_factors.push_back(stored[i]);
     config.rope_factors_in_file = true;
+    return OkStatus();
+  }
+  if (config.encodes()) {
+    config.rope_factors = MakeRopeFactors(config.n_rot_global / 2, 1);
     return OkStatus();
   }
   if (config.n_rot_global != head_dim) {
@@ -113,7 +126,7 @@ Status ReadDimensions(const GgufFile& file, Gemma4Config& config) {
 
 Status ReadLayerShapes(const GgufFile& file, Gemma4Config& config) {
   const size_t count = config.layers.size();
-  RL_ASSIGN_OR_RETURN(const auto sliding, ReadPattern(file, count));
+  RL_ASSIGN_OR_RETURN(const auto sliding, ReadPattern(file, config));
   RL_ASSIGN_OR_RETURN(const auto ffn,
                       file.GetU32PerLayer(HparamKey(file, "feed_forward_length"), count));
   RL_ASSIGN_OR_RETURN(const HeadDims dims, ReadHeadDims(file));

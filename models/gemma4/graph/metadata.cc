@@ -48,6 +48,15 @@ Result<Gemma4Experts> ReadExperts(const GgufFile& file) {
   return experts;
 }
 
+Status ReadEncoder(const GgufFile& file, Gemma4Config& config) {
+  RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
+  if (name != kEmbeddingGemma2Architecture) return OkStatus();
+  RL_RETURN_IF_ERROR(CheckPooling(file));
+  const std::string key = HparamKey(file, "embedding_length_out");
+  RL_ASSIGN_OR_RETURN(config.embedding_width, file.GetU32(key));
+  return InRange<int64_t>("embedding width", config.embedding_width, 1, kMaxWidth);
+}
+
 // Key/value heads of a layer as its K projection has them, for files that do not say.
 Result<int64_t> KvHeadsFromTensor(const GgufFile& file, int64_t index, int64_t head_dim) {
   const std::string name = fmt::format("blk.{}.attn_k.weight", index);
@@ -133,6 +142,7 @@ Result<Gemma4Config> Gemma4Config::FromFile(const GgufFile& file) {
   Gemma4Config config;
   RL_RETURN_IF_ERROR(gemma4::ReadDimensions(file, config));
   RL_ASSIGN_OR_RETURN(config.experts, ReadExperts(file));
+  RL_RETURN_IF_ERROR(ReadEncoder(file, config));
   RL_RETURN_IF_ERROR(ReadCanvas(file, config));
   RL_ASSIGN_OR_RETURN(FileVocabulary vocabulary, ReadFileVocabulary(file));
   config.vocabulary = vocabulary.size;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/ir/canvas_names.h"
+#include "core/ir/encoder_names.h"
 #include "core/ir/media_names.h"
 #include "models/gemma4/graph/build_context.h"
 
@@ -14,7 +15,8 @@ namespace {
 GraphLimits LimitsOf(const Gemma4Config& config) {
   return {.context_length = config.context_length,
           .denoises = config.denoises(),
-          .takes_media = config.takes_media()};
+          .takes_media = config.takes_media(),
+          .encodes = config.encodes()};
 }
 
 ModelGraph::Canvas AddCanvas(gemma4::ModelBuildContext& context) {
@@ -55,20 +57,23 @@ ValueId ConditionedEmbedding(gemma4::ModelBuildContext& context) {
       "embd");
 }
 
+void AddLastSeen(gemma4::ModelBuildContext& context) {
+  context.set_last_seen(context.builder().Input(media_names::kLastSeen, {DType::kI32, {Dim::T()}}));
+}
+
 // The tokens, or in their place the soft tokens of pictures and sounds, which are not scaled.
 ValueId EmbeddingWithMedia(gemma4::ModelBuildContext& context) {
   const int64_t width = context.config().width;
   GraphBuilder& b = context.builder();
   const ValueId soft = b.Input(media_names::kSoft, {DType::kF32, {Dim::T(), width}});
   const ValueId keep = b.Input(media_names::kKeep, {DType::kF32, {Dim::T(), 1}});
-  if (context.config().sees_whole_pictures()) {
-    context.set_last_seen(b.Input(media_names::kLastSeen, {DType::kI32, {Dim::T()}}));
-  }
+  if (context.config().sees_whole_pictures()) AddLastSeen(context);
   const ValueId tokens = ScaledEmbedding(context, width, "embd.token");
   return b.Add(ops::Sum(b.Add(ops::Product(tokens, keep), "embd.kept"), soft), "embd");
 }
 
 ValueId Embedding(gemma4::ModelBuildContext& context) {
+  if (context.config().encodes()) AddLastSeen(context);
   if (context.canvas()) return ConditionedEmbedding(context);
   if (context.media()) return EmbeddingWithMedia(context);
   return ScaledEmbedding(context, context.config().width, "embd");
@@ -80,6 +85,10 @@ std::string_view GraphNameOf(ModelPass pass) {
       return "gemma4.canvas";
     case ModelPass::kMedia:
       return "gemma4.media";
+    case ModelPass::kEncode:
+      return "embeddinggemma2";
+    case ModelPass::kEncodeMedia:
+      return "embeddinggemma2.media";
     case ModelPass::kCausal:
       break;
   }
@@ -118,9 +127,27 @@ Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& w
     hidden = stack.Build(i, hidden, per_layer.Of(context, i));
     model.hidden.push_back(hidden);
   }
+  if (config.encodes()) {
+    FinalNorm(context, hidden, config.rms_eps);
+    return model;
+  }
   model.logits = BuildHead(
       context, hidden,
       {.eps = config.rms_eps, .softcap = config.final_softcap, .suppress = config.suppress_tokens});
+  return model;
+}
+
+Result<ModelGraph> BuildProjection(const Gemma4Config& config, const Gemma4Weights& weights) {
+  const BuildOptions options{
+      .pass = ModelPass::kEncode, .capacity = config.context_length, .caches = false};
+  RL_ASSIGN_OR_RETURN(ModelGraph model,
+                      EmptyModelGraph("embeddinggemma2.head", LimitsOf(config), options));
+  gemma4::ModelBuildContext context(config, weights, options, model);
+  GraphBuilder& b = model.builder;
+  const ValueId mean = b.Input(encoder_names::kMean, {DType::kF32, {Dim::T(), config.width}});
+  const ValueId embedding =
+      b.Add(ops::Linear(mean, context.Weight("output.weight")), encoder_names::kEmbedding);
+  b.Output(encoder_names::kEmbedding, embedding, RowDemand::kAll);
   return model;
 }
 

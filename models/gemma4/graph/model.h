@@ -28,13 +28,16 @@
 namespace rullama {
 
 // Errors (kUsage) for options out of range: model.capacity, model.slots, model.rows,
-// model.kv_dtype, model.canvas, model.media.
+// model.kv_dtype, model.canvas, model.media, model.encoder.
 Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& weights,
                               const BuildOptions& options);
 
 // A graph that conditions the next step of a canvas pass on logits made elsewhere: inputs row,
 // logits and inverse temperature of canvas_names, no outputs.
 Result<Graph> BuildConditioning(const Gemma4Config& config, const Gemma4Weights& weights);
+
+// The projection of the mean of an encoder's rows (Model::BuildEmbeddingHead).
+Result<ModelGraph> BuildProjection(const Gemma4Config& config, const Gemma4Weights& weights);
 
 // Bytes of all K/V states of such a graph.
 [[nodiscard]] uint64_t CacheBytes(const Gemma4Config& config, const BuildOptions& options);

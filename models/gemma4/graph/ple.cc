@@ -1,5 +1,5 @@
 // Per-layer embeddings: each layer gets a small vector per token, the sum of a table row and a
-// projection of the token's embedding.
+// projection of the token's embedding; of an encoder the projection alone.
 //
 // Layers that own a cache and layers that share one form two groups, each computed with one gather,
 // one matmul and one norm. In a prefill step only the wanted rows of the second group are needed,
@@ -22,15 +22,6 @@ PerLayerInputs::Group PerLayerInputs::BuildGroup(ModelBuildContext& context, Val
   const int64_t column = first * c.ple_dim;
   const int64_t columns = count * c.ple_dim;
 
-  ValueId rows = b.Add(ops::GatherRows{.table = context.Weight("per_layer_token_embd.weight"),
-                                       .ids = context.model().tokens,
-                                       .column = column,
-                                       .columns = columns},
-                       named("gather"));
-  rows = b.Add(ops::Affine{.x = rows, .scale = std::sqrt(static_cast<float>(c.ple_dim)), .bias = 0},
-               named("token"));
-  rows = b.Add(ops::ReshapeTo(rows, {count, c.ple_dim}), named("token.layers"));
-
   ValueId projection = b.Add(
       ops::Linear(embedding, context.WeightRows("per_layer_model_proj.weight", column, columns)),
       named("project"));
@@ -43,6 +34,16 @@ PerLayerInputs::Group PerLayerInputs::BuildGroup(ModelBuildContext& context, Val
                                   .weight = context.Weight("per_layer_proj_norm.weight"),
                                   .eps = c.rms_eps},
                      named("project.norm"));
+  if (c.encodes()) return {.first = first, .count = count, .value = projection};
+
+  ValueId rows = b.Add(ops::GatherRows{.table = context.Weight("per_layer_token_embd.weight"),
+                                       .ids = context.model().tokens,
+                                       .column = column,
+                                       .columns = columns},
+                       named("gather"));
+  rows = b.Add(ops::Affine{.x = rows, .scale = std::sqrt(static_cast<float>(c.ple_dim)), .bias = 0},
+               named("token"));
+  rows = b.Add(ops::ReshapeTo(rows, {count, c.ple_dim}), named("token.layers"));
 
   // The mean of two unit-variance terms times sqrt(2) has unit variance again.
   const ValueId sum = b.Add(ops::Sum(projection, rows), named("sum"));

@@ -61,10 +61,12 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
                      .presence = presence});
   };
   add("token_embd.weight", {c.vocabulary, c.width}, Presence::kRequired);
-  add("rope_freqs.weight", {c.n_rot_global / 2}, Presence::kUsual);
+  if (!c.encodes()) add("rope_freqs.weight", {c.n_rot_global / 2}, Presence::kUsual);
   if (c.ple_dim > 0) {
     const int64_t ple_width = c.ple_dim * c.layer_count();
-    add("per_layer_token_embd.weight", {c.vocabulary, ple_width}, Presence::kRequired);
+    if (!c.encodes()) {
+      add("per_layer_token_embd.weight", {c.vocabulary, ple_width}, Presence::kRequired);
+    }
     add("per_layer_model_proj.weight", {ple_width, c.width}, Presence::kRequired);
     add("per_layer_proj_norm.weight", {c.ple_dim}, Presence::kRequired);
   }
@@ -83,7 +85,11 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
     AddInjection(c, table);
   }
   add("output_norm.weight", {c.width}, Presence::kRequired);
-  add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
+  if (c.encodes()) {
+    add("output.weight", {c.embedding_width, c.width}, Presence::kRequired);
+  } else {
+    add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
+  }
   return specs;
 }
 
