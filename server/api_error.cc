@@ -68,8 +68,9 @@ struct EngineErrorRow {
   std::string_view id;
   std::string_view code;
 };
-constexpr std::array<EngineErrorRow, 10> kEngineErrors = {{
+constexpr std::array<EngineErrorRow, 11> kEngineErrors = {{
     {"model.canvas", "unsupported_value"},
+    {"model.encoder", "unsupported_value"},
     {"media.too_large", "media.too_large"},
     {"context.overflow", "context_length_exceeded"},
     {"device.lost", "device_lost"},

@@ -11,6 +11,16 @@ namespace {
 
 using nlohmann::json;
 
+// What clients of an embedding model ask about.
+json EncoderProps(const ModelInfo& info) {
+  json prompts = json::object();
+  for (const TaskPrompt& prompt : info.embedding_prompts) prompts[prompt.name] = prompt.text;
+  return {{"pooling", "mean"},
+          {"dimensions", info.embedding_width},
+          {"dense", info.dense},
+          {"prompts", std::move(prompts)}};
+}
+
 json ModalitiesOf(const ModelInfo& info) {
   return {{"vision", info.takes_pictures}, {"audio", info.takes_sound}};
 }
@@ -91,6 +101,7 @@ void Props(const Services& services, Call& call) {
                     {"media", stats.media_entries}}},
                   {"chunk", info.chunk},
                   {"embedding", "mean"}};
+  if (info.encodes) rullama.update(EncoderProps(info));
   call.SendJson({{"total_slots", info.slots},
                  {"modalities", ModalitiesOf(info)},
                  {"default_generation_settings", {{"n_ctx", info.capacity}, {"params", params}}},

@@ -172,6 +172,13 @@ json ReadMessages(FieldReader& fields, std::vector<Medium>& media) {
   return fields.error() ? json(nullptr) : messages;
 }
 
+json ReadUserContent(FieldReader& fields, const std::string& place, const json& content,
+                     std::vector<Medium>& media) {
+  json message = {{"role", "user"}, {"content", content}};
+  ReadContent(fields, place, message, media);
+  return message["content"];
+}
+
 json ReadOllamaMessages(FieldReader& fields, std::vector<Medium>& media) {
   const json* found = FindList(fields, /*required=*/false);
   if (found == nullptr) return json::array();

@@ -125,21 +125,23 @@ ApiResult<OllamaEmbedded> EmbedInputs(const Services& services, Call& call, Fiel
   const auto model = AcquireModel(services, call, asked);
   if (!model) return tl::unexpected(model.error());
   const auto inputs = ReadInputs(fields, name, /*ids=*/false, /*may_be_empty=*/name == "input");
-  const auto dimensions = fields.Integer("dimensions", 1, model->engine->info().width);
-  const bool truncate = fields.Boolean("truncate").value_or(false);
+  EmbeddingSettings settings = ReadSettings(fields, *model->engine);
+  settings.truncate = fields.Boolean("truncate").value_or(false);
   const auto keep_alive = ReadKeepAlive(fields);
   fields.Find("options");
   if (fields.error()) return tl::unexpected(*fields.error());
   if (keep_alive) services.models.Keep(model->id, *keep_alive);
-  auto result = EmbedAll(services, call, *model->engine, inputs, dimensions, truncate);
+  auto result = EmbedAll(services, call, *model->engine, inputs, settings);
   if (!result) return tl::unexpected(result.error());
+  for (const std::string& field : result->ignored) fields.Ignore(field);
   return OllamaEmbedded{model->id, *std::move(result)};
 }
 
 json CapabilitiesOf(const ModelDescription& model, bool embeddings) {
-  json capabilities = json::array({"completion"});
+  json capabilities = json::array();
+  if (model.writes) capabilities.push_back("completion");
   if (model.calls_tools) capabilities.push_back("tools");
-  if (model.calls_tools) capabilities.push_back("thinking");
+  if (model.thinks) capabilities.push_back("thinking");
   if (model.embeds && embeddings) capabilities.push_back("embedding");
   if (model.takes_pictures) capabilities.push_back("vision");
   if (model.takes_sound) capabilities.push_back("audio");

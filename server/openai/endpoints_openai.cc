@@ -115,12 +115,12 @@ void Embeddings(const Services& services, Call& call) {
   if (format != "float" && format != "base64") {
     fields.Fail("invalid_value", "encoding_format", "is not one of float, base64");
   }
-  const auto dimensions = fields.Integer("dimensions", 1, context->model.engine->info().width);
+  const EmbeddingSettings settings = ReadSettings(fields, *context->model.engine);
   fields.Find("user");
   if (fields.error()) return call.Fail(*fields.error());
-  const auto embedded =
-      EmbedAll(services, call, *context->model.engine, inputs, dimensions, /*truncate=*/false);
+  const auto embedded = EmbedAll(services, call, *context->model.engine, inputs, settings);
   if (!embedded) return call.Fail(embedded.error());
+  for (const std::string& field : embedded->ignored) fields.Ignore(field);
   json data = json::array();
   // As the clients of OpenAI ask for: little-endian binary32 in base64.
   for (const std::vector<float>& values : embedded->vectors) {
