@@ -92,6 +92,7 @@ int RunProgram(int argc, char** argv) {
   };
   AddRunCommand(app, context);
   AddEncodeCommand(app, context);
+  AddEmbedCommand(app, context);
   AddLogitsCommand(app, context);
   AddPerplexityCommand(app, context);
   AddBenchCommand(app, context);

@@ -19,6 +19,7 @@ struct CommandContext {
 
 void AddRunCommand(CLI::App& app, CommandContext& context);
 void AddEncodeCommand(CLI::App& app, CommandContext& context);
+void AddEmbedCommand(CLI::App& app, CommandContext& context);
 void AddLogitsCommand(CLI::App& app, CommandContext& context);
 void AddPerplexityCommand(CLI::App& app, CommandContext& context);
 void AddBenchCommand(CLI::App& app, CommandContext& context);

@@ -130,8 +130,7 @@ constexpr ForeignWord kCommands[] = {
     {"help", "use 'rullama --help', or 'rullama COMMAND --help'"},
     {"version", "use 'rullama --version'"},
     {"convert", "use the converter of llama.cpp, then 'rullama quantize'"},
-    {"embed embedding embeddings",
-     "embeddings are answered by 'rullama serve' (POST /v1/embeddings) and by the library"},
+    {"embedding embeddings", "use 'rullama embed', or POST /v1/embeddings of 'rullama serve'"},
 };
 
 // The advice for one name of a table; empty if the table does not have it.

@@ -84,7 +84,7 @@ TEST(Habits, CommandsAreRefusedByNameWithWhatToDo) {
       {{"server"}, "the server is 'rullama serve'"},
       {{"ps"}, "nothing runs in the background"},
       {{"cp", "gemma4:e2b"}, "use 'ollama'"},
-      {{"embed"}, "POST /v1/embeddings"},
+      {{"embeddings"}, "POST /v1/embeddings"},
       {{"help"}, "use 'rullama --help'"},
       {{"gemma4:tiny"}, "did you mean 'rullama run gemma4:tiny'?"},
       {{TinyModel(), "Hi"}, "did you mean 'rullama run " + TinyModel() + "'?"},

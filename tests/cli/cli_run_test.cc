@@ -276,6 +276,35 @@ TEST(Logits, BadIdsAreRefused) {
   EXPECT_EQ(run(""), 2);
 }
 
+TEST(Embed, LinesAndNumpyFilesHaveTheSameNumbers) {
+  const auto lines = TemporaryFile("texts.jsonl", "\"The prince\"\n\n{\"text\": \"It was\"}\n");
+  const std::string out = (TemporaryDirectory() / "vectors.npy").string();
+  const std::vector<std::string> arguments = {"embed", "-m",      TinyModel(), "--dimensions",
+                                              "8",     "--jsonl", "-f",        lines.string()};
+  const RunResult printed = RunRullama(arguments);
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  std::vector<float> numbers;
+  std::istringstream records(printed.out);
+  for (std::string line; std::getline(records, line);) {
+    for (const json& value : json::parse(line)["embedding"]) numbers.push_back(value);
+  }
+  EXPECT_EQ(numbers.size(), 16u);
+  std::vector<std::string> with_out = arguments;
+  with_out.insert(with_out.end(), {"--out", out});
+  EXPECT_EQ(RunRullama(with_out).exit_code, 0);
+  const std::string file = ReadFile(out);
+  EXPECT_THAT(file, ::testing::StartsWith(std::string("\x93NUMPY\x01\x00", 8)));
+  EXPECT_THAT(file, HasSubstr("'descr': '<f4', 'fortran_order': False, 'shape': (2, 8)"));
+  ASSERT_EQ(file.size(), 192u) << "two blocks of 64 before the numbers";
+  EXPECT_EQ(std::memcmp(file.data() + file.size() - 64, numbers.data(), 64), 0);
+}
+
+TEST(Embed, WhatItRefuses) {
+  EXPECT_EQ(RunRullama({"embed", "-m", TinyModel(), "--task", "query", "a"}).exit_code, 2);
+  EXPECT_EQ(RunRullama({"embed", "-m", TinyModel(), "--dimensions", "100000", "a"}).exit_code, 2);
+  EXPECT_EQ(RunRullama({"embed", "-m", TinyModel(), "--jsonl"}, {.input = "1\n"}).exit_code, 2);
+}
+
 TEST(Perplexity, ThresholdDecidesTheExitCode) {
   const auto text = TemporaryFile(
       "text.txt", "The prince looked at the princess and said nothing. The general came in.");
