@@ -282,7 +282,8 @@ class Model {
                                   bool thinking) const {
     return Unwrap(Open()->ChatTokens(messages, tools, thinking));
   }
-  FloatRows Embed(const std::vector<std::string>& texts, bool on_main_thread);
+  FloatRows Embed(const std::vector<std::string>& texts, const std::string& task,
+                  int64_t dimensions, bool on_main_thread);
   FloatRows Logits(const std::vector<int32_t>& ids, bool on_main_thread);
   std::unique_ptr<LogitsStream> LogitsParts(const std::vector<int32_t>& ids) {
     return std::make_unique<LogitsStream>(Open(), ids);
@@ -328,13 +329,17 @@ nb::dict Model::Info() const {
   result["capacity"] = info.capacity;
   result["slots"] = info.slots;
   result["canvas_length"] = info.canvas_length;
+  result["embedding_width"] = info.embedding_width;
+  result["encodes"] = info.encodes;
   result["takes_pictures"] = info.takes_pictures;
   result["takes_sound"] = info.takes_sound;
   return result;
 }
 
-FloatRows Model::Embed(const std::vector<std::string>& texts, bool on_main_thread) {
+FloatRows Model::Embed(const std::vector<std::string>& texts, const std::string& task,
+                       int64_t dimensions, bool on_main_thread) {
   const std::shared_ptr<Engine> engine = Open();
+  const EmbeddingOptions options{.task = task, .dimensions = dimensions};
   std::atomic<bool> cancelled = false;
   const CancelledAtExit at_exit([&] { cancelled = true; });
   auto values = Unwrap(Await(
@@ -343,14 +348,14 @@ FloatRows Model::Embed(const std::vector<std::string>& texts, bool on_main_threa
         std::vector<float> all;
         for (const std::string& text : texts) {
           if (cancelled) break;
-          Result<std::vector<float>> one = engine->Embed(text);
+          Result<std::vector<float>> one = engine->Embed(text, options);
           if (!one) return one;
           all.insert(all.end(), one->begin(), one->end());
         }
         return all;
       },
       [&] { cancelled = true; }));
-  return RowsOf(std::move(values), engine->info().width);
+  return RowsOf(std::move(values), dimensions > 0 ? dimensions : engine->info().embedding_width);
 }
 
 FloatRows Model::Logits(const std::vector<int32_t>& ids, bool on_main_thread) {
@@ -447,7 +452,8 @@ NB_MODULE(_rullama, module) {
       .def("detokenize", &Model::Detokenize, nb::arg("ids"), nb::arg("show_control"))
       .def("chat_tokens", &Model::ChatTokens, nb::arg("messages"), nb::arg("tools"),
            nb::arg("thinking"))
-      .def("embed", &Model::Embed, nb::arg("texts"), nb::arg("on_main_thread"))
+      .def("embed", &Model::Embed, nb::arg("texts"), nb::arg("task"), nb::arg("dimensions"),
+           nb::arg("on_main_thread"))
       .def("logits", &Model::Logits, nb::arg("ids"), nb::arg("on_main_thread"))
       .def("logits_parts", &Model::LogitsParts, nb::arg("ids"));
 }

@@ -252,17 +252,28 @@ class Model:
         return self._native.chat_tokens(_objects("messages", messages), functions, thinking)
 
     @overload
-    def embed(self, text: str) -> NDArray[np.float32]: ...
+    def embed(
+        self, text: str, *, task: str = "", dimensions: int = 0
+    ) -> NDArray[np.float32]: ...
     @overload
-    def embed(self, text: Sequence[str]) -> NDArray[np.float32]: ...
-    def embed(self, text: str | Sequence[str]) -> NDArray[np.float32]:
-        """The embedding of a text, float32 ``[width]``, or of several, ``[texts, width]``, each of
-        length 1. Blocks; Ctrl-C takes effect after the text being read. Raises
-        ``context.overflow``, ``model.canvas`` for a model that denoises."""
+    def embed(
+        self, text: Sequence[str], *, task: str = "", dimensions: int = 0
+    ) -> NDArray[np.float32]: ...
+    def embed(
+        self, text: str | Sequence[str], *, task: str = "", dimensions: int = 0
+    ) -> NDArray[np.float32]:
+        """The embedding of a text, float32 ``[embedding_width]``, or of several, ``[texts,
+        embedding_width]``, each of length 1. ``task``: what the vectors of an embedding model are
+        for, such as ``query`` or ``document``, whose prompt comes before each text.
+        ``dimensions``: the first numbers of each vector, 0 for all. Blocks; Ctrl-C takes effect
+        after the text being read. Raises ``context.overflow``, ``usage.request``, and
+        ``model.canvas`` for a model that denoises."""
         if isinstance(text, str):
-            one: NDArray[np.float32] = self._native.embed([text], on_main_thread())[0]
+            one: NDArray[np.float32] = self._native.embed(
+                [text], task, dimensions, on_main_thread()
+            )[0]
             return one
-        return self._native.embed(list(text), on_main_thread())
+        return self._native.embed(list(text), task, dimensions, on_main_thread())
 
     def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The logits that follow each of ``ids``: float32 ``[len(ids), vocabulary]``, 1 MiB a row

@@ -85,12 +85,14 @@ class ModelInfo:
     backend: str
     device: str
     layers: int
-    width: int  #: of embeddings
+    width: int  #: of the residual stream
     vocabulary: int
     context_length: int  #: the longest the model was trained for
     capacity: int  #: tokens per slot
     slots: int  #: requests that run at once
     canvas_length: int  #: tokens denoised together; 0: the model writes token by token
+    embedding_width: int  #: numbers of an embedding; 0: the model makes none
+    encodes: bool  #: it makes embeddings and writes no text
     takes_pictures: bool
     takes_sound: bool
 

@@ -92,7 +92,7 @@ def map_batches(
     - ``"score"``: ``log_likelihood``, the sum of ln p over the tokens after BOS, and ``tokens``,
       how many these are
 
-    ``options``: those of ``Model.generate()``. ``model_options``: arguments of ``Model()``; all
+    ``options``: those of ``Model.generate()`` or, for ``"embed"``, ``Model.embed()``. ``model_options``: arguments of ``Model()``; all
     workers use the same. ``rows_per_file``: rows that are written, and counted as done, together.
     ``workers``: processes with a model each, or the fewest and the most.
     ``num_cpus``, ``num_gpus``: what Ray reserves for each.
@@ -191,7 +191,7 @@ class _Worker:
         return [self._each(self._likelihood, text, empty) for text in inputs]
 
     def _embedding(self, text: str) -> dict[str, Any]:
-        return {"embedding": self._model.embed(text)}
+        return {"embedding": self._model.embed(text, **self._job.options)}
 
     def _likelihood(self, text: str) -> dict[str, Any]:
         ids = self._model.tokenize(text, parse_special=False, add_bos=True)
