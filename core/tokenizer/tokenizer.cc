@@ -145,7 +145,8 @@ void Tokenizer::ResolveCharacters() {
 }
 
 void Tokenizer::ResolveEndOfGeneration(const VocabularyData& data) {
-  for (const std::string_view text : {"<eos>", "<turn|>", "<|tool_response>", "<end_of_turn>"}) {
+  for (const std::string_view text :
+       {"<eos>", "<turn|>", "<|tool_response>", "<end_of_turn>", "<start_function_response>"}) {
     if (const auto id = FindToken(text)) eog_ids_.push_back(*id);
   }
   if (const auto id = Narrow(data.eos_id)) eog_ids_.push_back(*id);

@@ -94,8 +94,9 @@ class Tokenizer {
 
   [[nodiscard]] std::optional<TokenId> bos_id() const { return bos_id_; }
   [[nodiscard]] std::optional<TokenId> padding_id() const { return padding_id_; }
-  // Tokens that end generation, ascending: <eos>, <turn|>, <|tool_response>, <end_of_turn> and the
-  // ids the file names, but never </s>, which is an HTML tag in these vocabularies.
+  // Tokens that end generation, ascending: <eos>, <turn|>, <|tool_response>, <end_of_turn>,
+  // <start_function_response> and the ids the file names, but never </s>, which is an HTML tag in
+  // these vocabularies.
   [[nodiscard]] std::span<const TokenId> end_of_generation_ids() const { return eog_ids_; }
   [[nodiscard]] bool IsEndOfGeneration(TokenId id) const;
   // Tokens the file asks never to sample.

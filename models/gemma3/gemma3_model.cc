@@ -1,5 +1,6 @@
 #include "models/gemma3/gemma3_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "models/common/adapters/adapter.h"
@@ -7,6 +8,8 @@
 #include "models/common/chat/encoding.h"
 #include "models/common/chat/plain_output_parser.h"
 #include "models/gemma3/chat/answer_grammar.h"
+#include "models/gemma3/chat/function_markers.h"
+#include "models/gemma3/chat/function_parser.h"
 #include "models/gemma3/graph/model.h"
 #include "models/gemma3/graph/weights.h"
 
@@ -27,11 +30,26 @@ ModelFacts FactsOf(const Gemma3Config& config) {
           .host_tables = {}};
 }
 
-// Files of instruction-tuned models have a chat template, or say that they are ones.
+// Whether the vocabulary of a file has a token.
+Result<bool> HasToken(const GgufFile& file, std::string_view token) {
+  RL_ASSIGN_OR_RETURN(const auto tokens, file.FindStrings("tokenizer.ggml.tokens"));
+  return tokens && std::find(tokens->begin(), tokens->end(), token) != tokens->end();
+}
+
+// What a chat template names tells the members of the family apart; without a template, the
+// markers of a vocabulary. Files of instruction-tuned models have a template, or say that they are
+// ones.
 Result<gemma3::ChatForm> FormOf(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(const auto text, file.FindString("tokenizer.chat_template"));
+  if (text) {
+    if (text->find(gemma3::kDeclarationBegin) != text->npos) return gemma3::ChatForm::kFunctions;
+    if (text->find("source_lang_code") != text->npos) return gemma3::ChatForm::kTranslation;
+    return gemma3::ChatForm::kTurns;
+  }
+  RL_ASSIGN_OR_RETURN(const bool calls, HasToken(file, gemma3::kDeclarationBegin));
+  if (calls) return gemma3::ChatForm::kFunctions;
   RL_ASSIGN_OR_RETURN(const auto finetune, file.FindString("general.finetune"));
-  const bool tuned = file.Has("tokenizer.chat_template") || finetune.value_or("") == "it";
-  return tuned ? gemma3::ChatForm::kTurns : gemma3::ChatForm::kContinuation;
+  return finetune.value_or("") == "it" ? gemma3::ChatForm::kTurns : gemma3::ChatForm::kContinuation;
 }
 
 }  // namespace
@@ -94,8 +112,8 @@ Result<EncodedExample> Gemma3Model::EncodeExample(const Tokenizer& tokenizer,
                                                   bool /*thinking*/) const {
   RL_ASSIGN_OR_RETURN(
       const chat::ChatPrompt prompt,
-      gemma3::RenderChat(messages, tools,
-                         {.form = form_, .add_generation_prompt = false, .trained = turns}));
+      gemma3::Render(messages, tools,
+                     {.form = form_, .add_generation_prompt = false, .trained = turns}));
   return chat::EncodeExample(tokenizer, gemma3::kTurnMarkers, prompt);
 }
 
@@ -104,10 +122,10 @@ Result<EncodedChat> Gemma3Model::EncodeChat(const Tokenizer& tokenizer,
                                             const nlohmann::json& tools,
                                             const EncodeChatOptions& options) const {
   RL_ASSIGN_OR_RETURN(const chat::ChatPrompt prompt,
-                      gemma3::RenderChat(messages, tools,
-                                         {.form = form_,
-                                          .add_generation_prompt = options.add_generation_prompt,
-                                          .continue_last = options.continue_last}));
+                      gemma3::Render(messages, tools,
+                                     {.form = form_,
+                                      .add_generation_prompt = options.add_generation_prompt,
+                                      .continue_last = options.continue_last}));
   RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids, chat::EncodePrompt(tokenizer, gemma3::kTurnMarkers,
                                                                    prompt, options.max_tokens));
   return EncodedChat{.ids = std::move(ids)};
@@ -124,13 +142,17 @@ PromptBorders Gemma3Model::BordersOf(const Tokenizer& tokenizer,
 
 std::unique_ptr<OutputParser> Gemma3Model::MakeOutputParser(
     const OutputParserOptions& /*options*/) const {
+  if (calls_functions()) return std::make_unique<gemma3::FunctionParser>();
   return std::make_unique<chat::PlainOutputParser>();
 }
 
-std::span<const std::string_view> Gemma3Model::AnswerMarkers() const { return {}; }
+std::span<const std::string_view> Gemma3Model::AnswerMarkers() const {
+  if (!calls_functions()) return {};
+  return gemma3::FunctionMarkers();
+}
 
 Result<AnswerGrammar> Gemma3Model::MakeAnswerGrammar(const AnswerForm& form) const {
-  return gemma3::MakeAnswerGrammar(form);
+  return calls_functions() ? gemma3::MakeFunctionGrammar(form) : gemma3::MakeAnswerGrammar(form);
 }
 
 }  // namespace rullama

@@ -52,6 +52,8 @@ class Gemma3Model final : public Model {
   [[nodiscard]] Result<AnswerGrammar> MakeAnswerGrammar(const AnswerForm& form) const override;
 
  private:
+  [[nodiscard]] bool calls_functions() const { return form_ == gemma3::ChatForm::kFunctions; }
+
   Gemma3Config config_;
   ModelWeights weights_;
   gemma3::ChatForm form_;

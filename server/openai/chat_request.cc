@@ -18,8 +18,26 @@ constexpr size_t kMaxPrompts = 256;
 constexpr int64_t kMaxPromptAnswers = 512;  // to all of them
 constexpr int64_t kDefaultTextTokens = 16;  // of /v1/completions, as OpenAI has it
 
-// Whether the model is to think; the two ways to say it must agree.
-void ReadThinking(FieldReader& fields, AnswerRequest& out, Request& request) {
+// Gives the texts of users the languages that they are to be translated from and into, unless they
+// have their own: as members of a part, where the template of a model that translates looks.
+void AddLanguages(FieldReader& arguments, json& messages) {
+  const auto source = arguments.Text("source_lang_code");
+  const auto target = arguments.Text("target_lang_code");
+  if ((!source && !target) || !messages.is_array()) return;
+  for (json& message : messages) {
+    if (!message.is_object() || message.value("role", json()) != "user") continue;
+    json& content = message["content"];
+    if (content.is_string()) content = json::array({{{"type", "text"}, {"text", content}}});
+    for (json& part : content) {
+      if (!part.is_object() || part.contains("source_lang_code")) continue;
+      if (source) part["source_lang_code"] = *source;
+      if (target) part["target_lang_code"] = *target;
+    }
+  }
+}
+
+// Whether the model is to think, where the two ways to say it must agree, and languages.
+void ReadTemplateFields(FieldReader& fields, AnswerRequest& out, Request& request, json& messages) {
   request.thinking = ReadEffort(fields, "reasoning_effort");
   const json* arguments = fields.Object("chat_template_kwargs");
   if (arguments == nullptr) return;
@@ -29,6 +47,7 @@ void ReadThinking(FieldReader& fields, AnswerRequest& out, Request& request) {
     inner.Fail("invalid_value", "enable_thinking", "contradicts 'reasoning_effort'; give one");
   }
   if (enabled) request.thinking = enabled;
+  AddLanguages(inner, messages);
   NameIgnored(inner, out);
   fields.Fail(inner.error());
 }
@@ -122,8 +141,9 @@ ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& co
   ReadCommon(fields, context, request);
   ReadCount(fields, context, out);
   ReadStreaming(fields, context, out);
-  request.messages = ReadMessages(fields, request.media).dump();
-  ReadThinking(fields, out, request);
+  json messages = ReadMessages(fields, request.media);
+  ReadTemplateFields(fields, out, request, messages);
+  request.messages = messages.dump();
   ReadChatLogprobs(fields, request);
   ReadPromptLogprobs(fields, out, request);
   const ToolFields tools = ReadTools(fields);

@@ -8,6 +8,8 @@
 #include "models/common/chat/json.h"
 #include "models/common/chat/trim.h"
 #include "models/common/chat/validate.h"
+#include "models/gemma3/chat/function_template.h"
+#include "models/gemma3/chat/translation.h"
 
 namespace rullama::gemma3 {
 namespace {
@@ -23,17 +25,6 @@ using chat::RoleOf;
 using chat::Text;
 using Json = nlohmann::json;
 
-Status CheckParts(const Json& content, const std::string& path) {
-  if (!content.is_array()) return OkStatus();
-  for (size_t i = 0; i < content.size(); ++i) {
-    const std::string_view type = Text(Member(content[i], "type"));
-    if (type == "text") continue;
-    return ErrorAt(fmt::format("{}.content[{}].type", path, i), "chat.content",
-                   "found '{}', expected text: this model reads text only", type);
-  }
-  return OkStatus();
-}
-
 // Checks the template's demands beyond the form of a message.
 Status CheckTexts(const Json& messages) {
   bool has_turn = false;
@@ -43,7 +34,7 @@ Status CheckTexts(const Json& messages) {
     if (RoleOf(message) == "tool" || IsTruthy(Member(message, "tool_calls"))) {
       return ErrorAt(path, "chat.tools", "calls of tools, which Gemma 3 was not trained for");
     }
-    RL_RETURN_IF_ERROR(CheckParts(Member(message, "content"), path));
+    RL_RETURN_IF_ERROR(CheckTextParts(Member(message, "content"), path));
     has_turn = has_turn || !IsSystem(RoleOf(message));
   }
   if (has_turn) return OkStatus();
@@ -161,6 +152,30 @@ class Renderer {
 };
 
 }  // namespace
+
+Status CheckTextParts(const Json& content, const std::string& path) {
+  if (!content.is_array()) return OkStatus();
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string_view type = Text(Member(content[i], "type"));
+    if (type == "text") continue;
+    return ErrorAt(fmt::format("{}.content[{}].type", path, i), "chat.content",
+                   "found '{}', expected text: this model reads text only", type);
+  }
+  return OkStatus();
+}
+
+Result<ChatPrompt> Render(const Json& messages, const Json& tools, const ChatOptions& options) {
+  switch (options.form) {
+    case ChatForm::kFunctions:
+      return RenderFunctionChat(messages, tools, options);
+    case ChatForm::kTranslation:
+      return RenderTranslation(messages, tools, options);
+    case ChatForm::kTurns:
+    case ChatForm::kContinuation:
+      break;
+  }
+  return RenderChat(messages, tools, options);
+}
 
 Result<ChatPrompt> RenderChat(const Json& messages, const Json& tools, const ChatOptions& options) {
   RL_RETURN_IF_ERROR(chat::CheckMessages(messages));

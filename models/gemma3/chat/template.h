@@ -26,6 +26,8 @@ enum class ChatForm : uint8_t {
   // model continues. A user's text after an answer begins a line. Of an example, each learnt answer
   // ends the text.
   kContinuation,
+  kFunctions,    // FunctionGemma (function_template.h)
+  kTranslation,  // TranslateGemma (translation.h)
 };
 
 struct ChatOptions {
@@ -38,6 +40,13 @@ struct ChatOptions {
   // ends the last turn.
   TrainedTurns trained = TrainedTurns::kNone;
 };
+
+// Whether the content of a message is text alone. Error chat.content (kUsage).
+Status CheckTextParts(const nlohmann::json& content, const std::string& path);
+
+// The prompt of a conversation in the form of the options. Errors: those of the form's function.
+Result<chat::ChatPrompt> Render(const nlohmann::json& messages, const nlohmann::json& tools,
+                                const ChatOptions& options);
 
 // `messages` are those of chat::CheckMessages. Errors (kUsage), each naming the place: those of
 // CheckMessages; chat.messages (system text alone), chat.content (media), chat.tools (any),

@@ -1,0 +1,256 @@
+#include "models/gemma3/chat/function_parser.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/base/json_reader.h"
+#include "core/base/utf8.h"
+#include "models/common/chat/json.h"
+#include "models/gemma3/chat/function_markers.h"
+#include "models/gemma3/chat/template.h"
+
+namespace rullama::gemma3 {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kMarkers =
+    std::to_array<std::string_view>({kCallBegin, kCallEnd, kResponseBegin, kTurnMarkers.end});
+constexpr std::string_view kSpaces = " \t\r\n";
+
+std::string_view WithoutSpaces(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
+}
+
+class CallReader {
+ public:
+  explicit CallReader(std::string_view text) : rest_(text) {}
+
+  std::optional<ParsedCall> Read() {
+    if (!Take("call:")) return std::nullopt;
+    SkipSpace();
+    ParsedCall call;
+    call.name = Name();
+    if (call.name.empty()) return std::nullopt;
+    call.arguments = Json::object();
+    SkipSpace();
+    if (rest_.empty()) return call;
+    if (!rest_.starts_with('{')) return std::nullopt;
+    auto arguments = Value(0);
+    SkipSpace();
+    if (!arguments || !rest_.empty()) return std::nullopt;
+    call.arguments = *std::move(arguments);
+    return call;
+  }
+
+ private:
+  void SkipSpace() {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(kSpaces), rest_.size()));
+  }
+  // Takes `expected` after white space.
+  bool Take(std::string_view expected) {
+    SkipSpace();
+    if (!rest_.starts_with(expected)) return false;
+    rest_.remove_prefix(expected.size());
+    return true;
+  }
+
+  std::string Name() {
+    if (rest_.empty() || !IsNameStart(rest_.front())) return {};
+    const auto* const end = std::ranges::find_if_not(rest_, IsNamePart);
+    std::string name(rest_.begin(), end);
+    rest_.remove_prefix(name.size());
+    return name;
+  }
+
+  std::optional<Json> Value(int depth) {
+    if (depth >= chat::kMaxJsonDepth) return std::nullopt;
+    if (Take("{")) return Object(depth);
+    if (Take("[")) return List(depth);
+    if (rest_.starts_with(kEscape)) {
+      auto text = EscapedText();
+      if (!text) return std::nullopt;
+      return Json(*std::move(text));
+    }
+    return Word();
+  }
+
+  std::optional<Json> Object(int depth) {
+    Json object = Json::object();
+    if (Take("}")) return object;
+    for (;;) {
+      auto key = Key();
+      if (!key) return std::nullopt;
+      auto value = Value(depth + 1);
+      if (!value) return std::nullopt;
+      object.emplace(*std::move(key), *std::move(value));  // of equal keys the first stays
+      if (Take("}")) return object;
+      if (!Take(",")) return std::nullopt;
+    }
+  }
+
+  std::optional<Json> List(int depth) {
+    Json list = Json::array();
+    if (Take("]")) return list;
+    for (;;) {
+      auto value = Value(depth + 1);
+      if (!value) return std::nullopt;
+      list.push_back(*std::move(value));
+      if (Take("]")) return list;
+      if (!Take(",")) return std::nullopt;
+    }
+  }
+
+  // A key and the colon after it.
+  std::optional<std::string> Key() {
+    SkipSpace();
+    std::optional<std::string> key;
+    if (rest_.starts_with(kEscape)) {
+      key = EscapedText();
+    } else {
+      const size_t end = std::min(rest_.find_first_of(":,{}[]\"'"), rest_.size());
+      key = WithoutSpaces(rest_.substr(0, end));
+      if (key->empty()) return std::nullopt;
+      rest_.remove_prefix(end);
+    }
+    if (!key || !Take(":")) return std::nullopt;
+    return key;
+  }
+
+  std::optional<std::string> EscapedText() {
+    rest_.remove_prefix(kEscape.size());
+    const size_t end = rest_.find(kEscape);
+    if (end == std::string_view::npos) return std::nullopt;
+    std::string text(rest_.substr(0, end));
+    rest_.remove_prefix(end + kEscape.size());
+    return text;
+  }
+
+  // A number, true, false or null as in JSON; any other word is a string whose marks the model has
+  // forgotten, unless it begins with quotes.
+  std::optional<Json> Word() {
+    const std::string_view whole = rest_.substr(0, rest_.find_first_of(",}]"));
+    const std::string_view word = WithoutSpaces(whole);
+    if (word.empty() || word.front() == '"' || word.front() == '\'' ||
+        word.find(kEscape) != std::string_view::npos) {
+      return std::nullopt;
+    }
+    rest_.remove_prefix(whole.size());
+    if (auto value = ReadJson(word, {.depth = 0})) return *std::move(value);
+    return Json(std::string(word));
+  }
+
+  std::string_view rest_;
+};
+
+}  // namespace
+
+std::optional<ParsedCall> ParseFunctionCall(std::string_view text) {
+  if (FindInvalidUtf8(text)) return std::nullopt;
+  return CallReader(text).Read();
+}
+
+std::vector<OutputEvent> FunctionParser::Feed(std::string_view text) {
+  for (const char byte : text) Byte(byte);
+  return std::exchange(events_, {});
+}
+
+std::vector<OutputEvent> FunctionParser::FeedText(std::string_view text) {
+  for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
+  for (const char byte : text) OrdinaryByte(byte);
+  return std::exchange(events_, {});
+}
+
+// Inside a call all text counts: what does not belong there makes the block content.
+bool FunctionParser::Reads(std::string_view control) const {
+  if (state_ == State::kCall) return true;
+  return std::ranges::find(kMarkers, control) != kMarkers.end() && IsActive(control);
+}
+
+std::vector<OutputEvent> FunctionParser::Finish() {
+  for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
+  if (state_ == State::kCall) EndCall({});
+  if (!has_calls_) Content({});
+  auto events = std::exchange(events_, {});
+  *this = FunctionParser();
+  return events;
+}
+
+void FunctionParser::Byte(char byte) {
+  if (partial_.empty() && byte != '<') return OrdinaryByte(byte);
+  partial_ += byte;
+  for (const std::string_view marker : kMarkers) {
+    if (!marker.starts_with(partial_) || !IsActive(marker)) continue;
+    if (marker.size() == partial_.size()) {
+      partial_.clear();
+      Marker(marker);
+    }
+    return;
+  }
+  // Not a marker: its first byte is text, the rest may begin one. Markers are short, so this is
+  // constant work per byte.
+  const std::string rest = std::exchange(partial_, {});
+  OrdinaryByte(rest[0]);
+  for (const char later : rest.substr(1)) Byte(later);
+}
+
+bool FunctionParser::IsActive(std::string_view marker) const {
+  if (state_ == State::kEnded) return false;
+  return (state_ == State::kCall) == (marker == kCallEnd);
+}
+
+void FunctionParser::Marker(std::string_view marker) {
+  if (marker == kCallBegin) {
+    state_ = State::kCall;
+    call_.clear();
+  } else if (marker == kCallEnd) {
+    EndCall(marker);
+  } else {
+    state_ = State::kEnded;
+  }
+}
+
+void FunctionParser::OrdinaryByte(char byte) {
+  if (state_ == State::kEnded) return;
+  if (state_ == State::kCall) {
+    call_ += byte;
+  } else if (kSpaces.find(byte) != std::string_view::npos) {
+    if (has_content_) space_ += byte;
+  } else {
+    Content({&byte, 1});
+  }
+}
+
+void FunctionParser::Content(std::string_view text) {
+  const std::string whole = std::exchange(space_, {}) + std::string(text);
+  if (whole.empty()) return;
+  has_content_ = true;
+  if (events_.empty() || events_.back().kind != OutputEvent::Kind::kContent ||
+      events_.back().malformed_call) {
+    events_.emplace_back();
+  }
+  events_.back().text += whole;
+}
+
+void FunctionParser::EndCall(std::string_view marker) {
+  state_ = State::kContent;
+  if (auto call = ParseFunctionCall(call_)) {
+    has_calls_ = true;
+    OutputEvent& event = events_.emplace_back();
+    event.kind = OutputEvent::Kind::kToolCall;
+    event.call = *std::move(call);
+    return;
+  }
+  Content({});
+  has_content_ = true;
+  OutputEvent& event = events_.emplace_back();
+  event.malformed_call = true;
+  event.text = kCallBegin;
+  event.text += call_;
+  event.text += marker;
+}
+
+}  // namespace rullama::gemma3
