@@ -39,9 +39,11 @@ Result<HubName> ParseHubName(std::string_view text) {
   const std::string_view user = text.substr(0, slash);
   const std::string_view repo =
       slash < colon ? text.substr(slash + 1, colon - slash - 1) : std::string_view();
-  const std::string_view quant = text.substr(std::min(colon + 1, text.size()));
+  std::string_view quant = text.substr(std::min(colon + 1, text.size()));
   const bool quant_fits = colon == text.size() || IsNamePart(quant);
   if (IsNamePart(user) && IsNamePart(repo) && quant_fits) {
+    // The tag that names of Ollama have where none is given.
+    if (quant == "latest") quant = {};
     return HubName{fmt::format("{}/{}", user, repo), std::string(quant)};
   }
   return MakeError(ErrorKind::kUsage, "pull.name",

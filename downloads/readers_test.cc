@@ -39,6 +39,7 @@ TEST(HubName, TakesUserRepositoryAndQuant) {
   ASSERT_TRUE(name);
   EXPECT_EQ(name->repo, "ggml-org/gemma-3-270m-it-GGUF");
   EXPECT_EQ(name->quant, "Q8_0");
+  EXPECT_EQ(ParseHubName("a/b:latest")->quant, "");
   for (const char* bad : {"", "a", "a/", "/a", "../x", "a/..", "a/b/c", "a/b:", "a/b:../x",
                           "a--b/c", "-x/y", "a/b c", "a/b\n", "a/b@c", "a/.git", "\xc3\xa4/b"}) {
     const auto refused = ParseHubName(bad);

@@ -97,10 +97,11 @@ Status OfferToPull(const std::string& name, bool pull, Console& console) {
   const auto remote = ParseRemoteName(name);
   if (!remote || IsInOllamaStore(name) || CachedHubFile(name)) return OkStatus();
   const bool asks = StdinIsTerminal() && console.stderr_is_terminal();
-  if (!pull && (!asks || !AsksForIt(name, console))) return OkStatus();
+  const bool wanted = pull || (asks && AsksForIt(name, console));
   if (CancelFlag()->load()) {
     return MakeError(ErrorKind::kRuntime, "run.cancelled", "the question was not answered");
   }
+  if (!wanted) return OkStatus();
   RL_ASSIGN_OR_RETURN([[maybe_unused]] const auto paths, PullNow(*remote, console));
   return OkStatus();
 }

@@ -105,7 +105,8 @@ class ModelTest(unittest.TestCase):
         self.assertIn("100 %", shown)
 
     def post(self, server, body):
-        request = urllib.request.Request(f"http://127.0.0.1:{server.port}/api/pull", json.dumps(body).encode())
+        url, json_type = f"http://127.0.0.1:{server.port}/api/pull", {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(body).encode(), json_type)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.headers, answer.read().decode()
