@@ -1,5 +1,6 @@
 #include "cli/commands/downloaded_model.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,10 @@ bool IsInOllamaStore(const std::string& name) {
 
 // What the user types; empty at the end of the input and after Ctrl-C.
 std::string ReadAnswer() {
+  pollfd typed{STDIN_FILENO, POLLIN, 0};
+  while (!CancelFlag()->load() && ::poll(&typed, 1, 100) <= 0) {
+  }
+  if (CancelFlag()->load()) return {};
   std::array<char, 256> buffer;
   const ssize_t count = ::read(STDIN_FILENO, buffer.data(), buffer.size());
   std::string answer(buffer.data(), count > 0 ? static_cast<size_t>(count) : 0);

@@ -73,7 +73,8 @@ class ModelTest(unittest.TestCase):
 
     def test_two_models_are_too_many(self):
         for command in ("run", "serve"):
-            both = self.run_program(command, "-m", MODEL, "-hf", REPO)
+            question = QUESTION if command == "run" else []
+            both = self.run_program(command, "-m", MODEL, "-hf", REPO, *question)
             self.assertEqual(both.returncode, 2)
             self.assertIn("-hf", both.stderr)
 
