@@ -35,7 +35,7 @@ TEST(PullLine, FitsAnyWidth) {
       EXPECT_THAT(line, HasSubstr("50 %"));
     }
   }
-  EXPECT_EQ(LineOf(Half(5.0 * kMiB), name, 39), "a-mo...K_M.gguf   50 %  5.0 MiB/s");
+  EXPECT_EQ(LineOf(Half(5.0 * kMiB), name, 39), "a-mode...-Q4_K_M.gguf   50 %  5.0 MiB/s");
 }
 
 TEST(PullLine, IsOneHundredPercentOnlyAtTheEnd) {
