@@ -26,10 +26,9 @@ class EncoderModel : public Model {
   [[nodiscard]] Result<Graph> BuildConditioning() const override { return WritesNoText(); }
   [[nodiscard]] uint64_t CacheBytes(const BuildOptions& /*options*/) const override { return 0; }
   [[nodiscard]] Result<Adapter> ReadAdapter(const std::string& path) const override;
-  [[nodiscard]] Result<EncodedChat> EncodeChat(const Tokenizer& /*tokenizer*/,
-                                               const nlohmann::json& /*messages*/,
-                                               const nlohmann::json& /*tools*/,
-                                               const EncodeChatOptions& /*options*/) const override {
+  [[nodiscard]] Result<EncodedChat> EncodeChat(
+      const Tokenizer& /*tokenizer*/, const nlohmann::json& /*messages*/,
+      const nlohmann::json& /*tools*/, const EncodeChatOptions& /*options*/) const override {
     return WritesNoText();
   }
   [[nodiscard]] PromptBorders BordersOf(const Tokenizer& /*tokenizer*/,

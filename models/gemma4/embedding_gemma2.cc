@@ -82,9 +82,8 @@ Result<EncodedChat> EmbeddingGemma2::EncodeChat(const Tokenizer& tokenizer,
     }
   }
   out.Template("<eos>");
-  RL_ASSIGN_OR_RETURN(
-      std::vector<TokenId> ids,
-      chat::EncodePrompt(tokenizer, gemma4::kTurnMarkers, std::move(out).Finish(),
+  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
+                      chat::EncodePrompt(tokenizer, gemma4::kTurnMarkers, std::move(out).Finish(),
                                          options.max_tokens));
   return EncodedChat{.ids = std::move(ids)};
 }

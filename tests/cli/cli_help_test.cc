@@ -13,8 +13,7 @@ using ::testing::Not;
 constexpr const char* kHelpedCommands[] = {
     "run",  "encode",      "logits",  "perplexity", "bench",    "tokenize", "detokenize",
     "list", "show",        "inspect", "graph",      "backends", "quantize", "synth",
-    "diff", "new-backend", "config",  "profile",    "pull",     "rm",
-    "embed"};
+    "diff", "new-backend", "config",  "profile",    "pull",     "rm",       "embed"};
 
 TEST(Help, EachCommandHasExamplesOfItsOwn) {
   for (const std::string command : kHelpedCommands) {
