@@ -49,14 +49,10 @@ bool Call::SendJson(const nlohmann::json& body, const std::vector<std::string>& 
 
 void Call::Fail(const ApiError& error) {
   if (error.status == 0) return;
-  std::vector<HeaderField> fields = error.fields;
-  // Clients repeat a request that failed so, unless they are told that it is of no use.
-  const bool lasts = error.status == 501 || error.status == 405 || error.code == "route_not_found";
-  if (lasts) fields.push_back({"x-should-retry", "false"});
   Send({.status = error.status,
         .content_type = "application/json",
         .body = ErrorBody(dialect_, error, request().request_id),
-        .fields = std::move(fields)});
+        .fields = error.fields});
 }
 
 bool Call::Begin(HttpAnswer head) {
