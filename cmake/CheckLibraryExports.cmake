@@ -20,7 +20,7 @@ set(missing ${declarations})
 foreach(line IN LISTS lines)
   string(REGEX REPLACE "^[0-9a-f]+ [A-Za-z] " "" symbol "${line}")
   if(symbol MATCHES
-     "^rullama::(Engine|Generation)::(operator=|[~A-Za-z]+)(\\[abi:[a-z0-9]+\\])?\\(")
+     "^rullama::(Engine|Generation)::(operator=|[~A-Za-z_]+)(\\[abi:[a-z0-9]+\\])?\\(")
     math(EXPR members "${members} + 1")
   elseif(symbol MATCHES "^rullama::FineTune\\(")
     continue()

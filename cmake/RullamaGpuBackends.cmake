@@ -58,7 +58,7 @@ function(rullama_add_gpu_backend name)
   # Matrices of weights that one allocation cannot have: all but the smallest, here.
   set(filter_gather "Op.gather_rows*")
   set(filter_gated "Op.geglu_linear*")
-  set(filter_products "Op.matmul/q4_k_k*")
+  set(filter_products "Op.matmul/q5_k_k*")
   foreach(part gather gated products)
     rullama_conformance(${name}_pieces_${part} ${name}
       ARGS --plugin-option weight_piece=20000 --filter ${filter_${part}} --skip "*_wide" ${skip_alike}

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string_view>
 #include <vector>
 
 #include "core/gguf/dequantize.h"
@@ -9,12 +11,15 @@
 namespace rullama {
 namespace {
 
+// Divisors of frequencies. Those that do not rotate have 1e30 in files of every converter.
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
 // Decoded at once; a multiple of every block length.
 constexpr uint64_t kPieceValues = uint64_t{1} << 16;
 
-void Count(float value, uint64_t element, TensorNumbers& numbers) {
+void Count(float value, uint64_t element, float most, TensorNumbers& numbers) {
   const float magnitude = std::fabs(value);
-  if (magnitude <= kLargestUsualWeight) {
+  if (magnitude <= most) {
     numbers.largest = std::max(numbers.largest, magnitude);
     return;
   }
@@ -34,6 +39,8 @@ void Count(float value, uint64_t element, TensorNumbers& numbers) {
 Result<TensorNumbers> NumbersOf(const GgufFile& file, const TensorInfo& tensor) {
   RL_RETURN_IF_ERROR(file.CheckUnchanged());
   const std::span<const std::byte> data = file.data(tensor);
+  const float most =
+      tensor.name == kRopeFactors ? std::numeric_limits<float>::max() : kLargestUsualWeight;
   TensorNumbers numbers;
   std::vector<float> values;
   for (uint64_t first = 0; first < tensor.elements(); first += kPieceValues) {
@@ -42,7 +49,7 @@ Result<TensorNumbers> NumbersOf(const GgufFile& file, const TensorInfo& tensor) 
         tensor.dtype,
         data.subspan(RowBytes(tensor.dtype, first), RowBytes(tensor.dtype, values.size())),
         values));
-    for (size_t i = 0; i < values.size(); ++i) Count(values[i], first + i, numbers);
+    for (size_t i = 0; i < values.size(); ++i) Count(values[i], first + i, most, numbers);
   }
   return numbers;
 }

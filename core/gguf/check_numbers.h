@@ -15,7 +15,7 @@ inline constexpr float kLargestUsualWeight = 1e4F;
 struct TensorNumbers {
   uint64_t nan = 0;
   uint64_t infinite = 0;
-  uint64_t too_large = 0;  // finite, above kLargestUsualWeight
+  uint64_t too_large = 0;  // finite, above kLargestUsualWeight; none of rope_freqs.weight
   float largest = 0;       // magnitude of finite numbers
   uint64_t first = 0;      // element of the first of these, in the order of the file
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "models/common/chat/plain_output_parser.h"
+#include "models/common/plain_output_parser.h"
 
 namespace rullama {
 namespace {

@@ -207,7 +207,7 @@ TEST_F(MergeTest, BytesDoNotDependOnThreads) {
 
 TEST_F(MergeTest, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(ErrorOf({}, "base.gguf"), HasSubstr("[io.same_file]"));
-  EXPECT_THAT(ErrorOf({.type = DType::kQ2_K}), HasSubstr("[adapter.merge_type]"));
+  EXPECT_THAT(ErrorOf({.type = DType::kIQ2_XXS}), HasSubstr("[adapter.merge_type]"));
   AdapterWeight& weight = adapters_[0].adapter.weights[0];
   weight.outputs = 5;
   EXPECT_THAT(ErrorOf({}), HasSubstr("has 4 rows of 64 in the file, expected 5 rows of 64"));

@@ -6,7 +6,7 @@
 #include "models/common/adapters/adapter.h"
 #include "models/common/adapters/adapter_writer.h"
 #include "models/common/chat/encoding.h"
-#include "models/common/chat/plain_output_parser.h"
+#include "models/common/plain_output_parser.h"
 #include "models/gemma3/chat/answer_grammar.h"
 #include "models/gemma3/chat/function_markers.h"
 #include "models/gemma3/chat/function_parser.h"

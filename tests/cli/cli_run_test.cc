@@ -286,7 +286,8 @@ TEST(Embed, LinesAndNumpyFilesHaveTheSameNumbers) {
   std::vector<float> numbers;
   std::istringstream records(printed.out);
   for (std::string line; std::getline(records, line);) {
-    for (const json& value : json::parse(line)["embedding"]) numbers.push_back(value);
+    const json record = json::parse(line);
+    for (const json& value : record["embedding"]) numbers.push_back(value);
   }
   EXPECT_EQ(numbers.size(), 16u);
   std::vector<std::string> with_out = arguments;

@@ -51,6 +51,7 @@ constexpr Indirect kIndirect[] = {
     {"models/common/chat/validate.cc", "chat.", ErrorKind::kUsage},
     {"models/common/graph/architecture.h", "model.", ErrorKind::kUsage},
     {"models/common/graph/graph_context.cc", "model.", ErrorKind::kUsage},
+    {"models/gemma3/chat/function_values.cc", "chat.", ErrorKind::kUsage},
     {"models/gemma3/chat/template.cc", "chat.", ErrorKind::kUsage},
     {"models/gemma4/chat/template.cc", "chat.", ErrorKind::kUsage},
     {"models/gemma4/chat/values.cc", "chat.", ErrorKind::kUsage},

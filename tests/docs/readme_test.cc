@@ -96,10 +96,12 @@ TEST(Readme, GivesTheSizesOfTheConfigurations) {
     if (name.starts_with("tiny")) continue;
     const std::string text = std::regex_replace(ReadText(entry.path()), std::regex("\n# "), " ");
     std::smatch size;
-    ASSERT_TRUE(std::regex_search(text, size,
-                                  std::regex("about ([0-9.]+ GB) in Q4_K_M", std::regex::icase)))
+    ASSERT_TRUE(std::regex_search(
+        text, size, std::regex("about ([0-9.]+ GB) in (Q4_K_M|Q8_0)", std::regex::icase)))
         << name;
-    EXPECT_NE(section.find("| " + size.str(1) + " | [`configs/" + name + "`]"), std::string::npos)
+    const std::string type = size.str(2) == "Q4_K_M" ? "" : " (" + size.str(2) + ")";
+    EXPECT_NE(section.find("| " + size.str(1) + type + " | [`configs/" + name + "`]"),
+              std::string::npos)
         << name << ": " << size.str(1);
   }
 }
