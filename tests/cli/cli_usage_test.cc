@@ -79,7 +79,8 @@ TEST(Usage, MistakesAreToldInPlainWords) {
   } kCases[] = {
       {{"-p", "a", "-p", "b"}, "-p is given 2 times; give it once"},
       {{"-p", "a", "--prompt=b"}, "--prompt is given 2 times"},
-      {{"quantize", "a"}, "'quantize' also needs OUT and TYPE (see rullama quantize --help)"},
+      {{"quantize", "a"}, "'quantize' also needs OUT (see rullama quantize --help)"},
+      {{"quantize", "a", "b"}, "found neither, expected either a TYPE or --copy; TYPE is one of"},
       {{"backends", "foo"}, "'backends' takes no argument 'foo'"},
       {{"--temp"}, "--temp needs a value: N"},
       {{"--raw=maybe", "-p", "x"}, "--raw takes no value, found 'maybe'"},
