@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STANDARD = """
 algorithm: adjacent_find all_of any_of binary_search clamp copy copy_n count count_if equal fill fill_n
   find find_if find_if_not for_each lower_bound max max_element min mismatch move nth_element
-  partial_sort pop_heap push_heap ranges replace_if reverse sort stable_sort transform unique
+  partial_sort pop_heap push_heap ranges replace_if reverse search sort stable_sort transform unique
 array: array begin end get size ssize to_array tuple_size
 atomic: atomic memory_order_acq_rel memory_order_acquire memory_order_relaxed memory_order_release
 bit: bit_cast bit_ceil bit_floor bit_width countr_zero endian has_single_bit popcount rotr

@@ -32,7 +32,7 @@ constexpr std::string_view kTrigger =
 
 bool ContainsWithoutCase(std::string_view text, std::string_view part) {
   const auto same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };
-  return !std::ranges::search(text, part, same).empty();
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
 }
 
 // The text of a message: its parts, each trimmed, one after the other.
