@@ -122,6 +122,7 @@ Result<int> ListModels(bool as_json, Console& console) {
   const downloads::HubPlaces places = ProcessHubPlaces();
   RL_ASSIGN_OR_RETURN(const auto entries, ListOllamaModels(options));
   std::vector<ListedModel> models;
+  models.reserve(entries.size());
   for (const OllamaEntry& entry : entries) models.push_back(DescribeEntry(entry, options));
   for (const auto& cached : downloads::ListHubCache(places)) {
     models.push_back(DescribeHubModel(cached));

@@ -15,7 +15,7 @@ bool IsAboveKl(const DiffReport& report) {
 
 // The largest divergence and where it is, "0.3 at position 3, after 'Anna'".
 std::string LargestText(const DiffReport& report) {
-  const std::string kl = fmt::format("{:.3g}", report.logits.max_kl);
+  std::string kl = fmt::format("{:.3g}", report.logits.max_kl);
   const auto worst = std::ranges::max_element(report.positions, {}, &PositionError::kl);
   if (worst == report.positions.end() || report.logits.max_kl == 0) return kl;
   return fmt::format("{} at {}", kl,

@@ -177,6 +177,7 @@ void AddLayers(const ProfiledTest& test, Page& page) {
 void AddWorkers(const ProfileReport& report, Page& page) {
   if (!WorkersShare(report.profile)) return;
   std::vector<std::vector<Cell>> rows;
+  rows.reserve(report.profile.workers.size());
   for (const BusyWorker& of : report.profile.workers) {
     rows.push_back({{WorkerText(of), "name"},
                     {fmt::format("{:.1f}", report.Percent(of.seconds)), "number"},

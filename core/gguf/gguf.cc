@@ -98,6 +98,7 @@ uint64_t GgufFile::total_bytes() const {
 
 std::vector<std::string> GgufFile::paths() const {
   std::vector<std::string> paths;
+  paths.reserve(files_.size());
   for (const MmapFile& file : files_) paths.push_back(file.path());
   return paths;
 }

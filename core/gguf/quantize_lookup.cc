@@ -107,7 +107,8 @@ float PlaceIq4Run(const float* x, float wanted, int j, Iq4Codes& block) {
 bool RefitIq4(const float* x, Iq4Codes& block) {
   double square = 0, product = 0;
   for (int i = 0; i < kIq4Block; ++i) {
-    const double point = block.scales[i / kIq4Run] * sdk::kIq4Values[block.codes[i]];
+    const int run = i / kIq4Run;
+    const double point = block.scales[run] * sdk::kIq4Values[block.codes[i]];
     square += point * point;
     product += point * static_cast<double>(x[i]);
   }

@@ -219,7 +219,8 @@ void DequantizeWithLevels(const std::byte* blocks, size_t count, float* out) {
     FindLevelReader(kType)(blocks + i * InfoOf(kType).block_bytes, block);
     const float d = HalfToFloat(block.d) * kLevels.factor;
     for (int j = 0; j < 256; ++j) {
-      const float scale = d * static_cast<float>(2 * block.scales[j / 16] + 1);
+      const int run = j / 16;
+      const float scale = d * static_cast<float>(2 * block.scales[run] + 1);
       *out++ = scale * static_cast<float>(kLevels.levels[block.codes[j]]);
     }
   }

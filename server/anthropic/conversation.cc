@@ -358,7 +358,7 @@ class TurnReader {
     if (LastOfTurn() == nullptr && calls_.empty()) AddText("");
     if (calls_.empty()) return;
     json* last = LastOfTurn();
-    if (last == nullptr || (*last)["content"] != "") {
+    if (last == nullptr || !(*last)["content"].get_ref<const std::string&>().empty()) {
       Add({{"role", "assistant"}, {"content", ""}});
       last = &messages().back();
     }
