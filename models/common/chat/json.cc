@@ -1,6 +1,9 @@
 #include "models/common/chat/json.h"
 
+#include <algorithm>
+
 #include "core/base/json_reader.h"
+#include "models/common/chat/letter_case.h"
 
 namespace rullama::chat {
 namespace {
@@ -39,6 +42,17 @@ const Json& Member(const Json& value, std::string_view key) {
   if (!value.is_object()) return kNull;
   const auto found = value.find(key);
   return found == value.end() ? kNull : *found;
+}
+
+std::vector<NamedValue> SortedMembers(const nlohmann::json& object) {
+  std::vector<NamedValue> members;
+  members.reserve(object.size());
+  for (const auto& [key, value] : object.items()) members.push_back({key, &value});
+  // items() yields keys in byte order, which breaks ties.
+  std::ranges::stable_sort(members, [](const NamedValue& a, const NamedValue& b) {
+    return ToLower(a.key) < ToLower(b.key);
+  });
+  return members;
 }
 
 bool IsTruthy(const Json& value) {

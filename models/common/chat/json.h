@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/status.h"
 
@@ -32,6 +33,14 @@ tl::unexpected<Error> ErrorAt(std::string_view path, std::string_view id,
 
 // The member `key` of an object, or null if it is absent or `value` is not an object.
 const nlohmann::json& Member(const nlohmann::json& value, std::string_view key);
+
+struct NamedValue {
+  std::string_view key;
+  const nlohmann::json* value;
+};
+// The members of an object in the order of their keys, whatever the case of ASCII letters; the
+// bytes break ties. Views into `object`.
+std::vector<NamedValue> SortedMembers(const nlohmann::json& object);
 
 // Whether Python counts the value as true: not null, false, zero or empty.
 bool IsTruthy(const nlohmann::json& value);

@@ -153,48 +153,15 @@ std::optional<ParsedCall> ParseFunctionCall(std::string_view text) {
   return CallReader(text).Read();
 }
 
-std::vector<OutputEvent> FunctionParser::Feed(std::string_view text) {
-  for (const char byte : text) Byte(byte);
-  return std::exchange(events_, {});
-}
-
-std::vector<OutputEvent> FunctionParser::FeedText(std::string_view text) {
-  for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
-  for (const char byte : text) OrdinaryByte(byte);
-  return std::exchange(events_, {});
-}
-
-// Inside a call all text counts: what does not belong there makes the block content.
-bool FunctionParser::Reads(std::string_view control) const {
-  if (state_ == State::kCall) return true;
-  return std::ranges::find(kMarkers, control) != kMarkers.end() && IsActive(control);
-}
+FunctionParser::FunctionParser() : MarkedOutputParser(kMarkers) {}
 
 std::vector<OutputEvent> FunctionParser::Finish() {
-  for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
+  FlushPartial();
   if (state_ == State::kCall) EndCall({});
   if (!has_calls_) Content({});
-  auto events = std::exchange(events_, {});
+  auto events = TakeEvents();
   *this = FunctionParser();
   return events;
-}
-
-void FunctionParser::Byte(char byte) {
-  if (partial_.empty() && byte != '<') return OrdinaryByte(byte);
-  partial_ += byte;
-  for (const std::string_view marker : kMarkers) {
-    if (!marker.starts_with(partial_) || !IsActive(marker)) continue;
-    if (marker.size() == partial_.size()) {
-      partial_.clear();
-      Marker(marker);
-    }
-    return;
-  }
-  // Not a marker: its first byte is text, the rest may begin one. Markers are short, so this is
-  // constant work per byte.
-  const std::string rest = std::exchange(partial_, {});
-  OrdinaryByte(rest[0]);
-  for (const char later : rest.substr(1)) Byte(later);
 }
 
 bool FunctionParser::IsActive(std::string_view marker) const {
@@ -228,25 +195,25 @@ void FunctionParser::Content(std::string_view text) {
   const std::string whole = std::exchange(space_, {}) + std::string(text);
   if (whole.empty()) return;
   has_content_ = true;
-  if (events_.empty() || events_.back().kind != OutputEvent::Kind::kContent ||
-      events_.back().malformed_call) {
-    events_.emplace_back();
+  if (events().empty() || events().back().kind != OutputEvent::Kind::kContent ||
+      events().back().malformed_call) {
+    events().emplace_back();
   }
-  events_.back().text += whole;
+  events().back().text += whole;
 }
 
 void FunctionParser::EndCall(std::string_view marker) {
   state_ = State::kContent;
   if (auto call = ParseFunctionCall(call_)) {
     has_calls_ = true;
-    OutputEvent& event = events_.emplace_back();
+    OutputEvent& event = events().emplace_back();
     event.kind = OutputEvent::Kind::kToolCall;
     event.call = *std::move(call);
     return;
   }
   Content({});
   has_content_ = true;
-  OutputEvent& event = events_.emplace_back();
+  OutputEvent& event = events().emplace_back();
   event.malformed_call = true;
   event.text = kCallBegin;
   event.text += call_;

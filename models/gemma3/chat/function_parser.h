@@ -9,34 +9,31 @@
 #include <string_view>
 #include <vector>
 
-#include "models/common/chat.h"
+#include "models/common/chat/marked_output_parser.h"
 
 namespace rullama::gemma3 {
 
 // The inside of a call, between its markers. Nothing if it is not one.
 std::optional<ParsedCall> ParseFunctionCall(std::string_view text);
 
-class FunctionParser final : public OutputParser {
+class FunctionParser final : public chat::MarkedOutputParser {
  public:
-  std::vector<OutputEvent> Feed(std::string_view text) override;
-  std::vector<OutputEvent> FeedText(std::string_view text) override;
-  [[nodiscard]] bool Reads(std::string_view control) const override;
+  FunctionParser();
+
   std::vector<OutputEvent> Finish() override;
 
  private:
   enum class State { kContent, kCall, kEnded };
 
-  void Byte(char byte);
-  void OrdinaryByte(char byte);
-  [[nodiscard]] bool IsActive(std::string_view marker) const;
-  void Marker(std::string_view marker);
+  [[nodiscard]] bool IsActive(std::string_view marker) const override;
+  [[nodiscard]] bool IsInCall() const override { return state_ == State::kCall; }
+  void Marker(std::string_view marker) override;
+  void OrdinaryByte(char byte) override;
   void Content(std::string_view text);
   // `marker`: the end of the call as it was written.
   void EndCall(std::string_view marker);
 
-  std::vector<OutputEvent> events_;  // not yet handed out
   State state_ = State::kContent;
-  std::string partial_;       // may become a marker
   std::string space_;         // white space that is content if content follows
   std::string call_;          // inside of the call
   bool has_content_ = false;  // something other than white space has come

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/common/chat/json.h"
+#include "models/common/chat/letter_case.h"
 #include "models/gemma3/chat/function_markers.h"
 
 namespace rullama::gemma3 {
@@ -17,30 +18,10 @@ using chat::ErrorAt;
 using chat::IsTruthy;
 using chat::Member;
 using chat::PromptWriter;
+using chat::SortedMembers;
 using chat::Text;
+using chat::ToUpper;
 using Json = nlohmann::json;
-
-// ASCII letters only; others stay.
-std::string WithCase(std::string_view text, char low, char high) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= low && c <= high) c = static_cast<char>(c ^ 0x20);
-  }
-  return result;
-}
-std::string ToLower(std::string_view text) { return WithCase(text, 'A', 'Z'); }
-std::string ToUpper(std::string_view text) { return WithCase(text, 'a', 'z'); }
-
-using Members = std::vector<std::pair<std::string_view, const Json*>>;
-
-Members SortedMembers(const Json& object) {
-  Members members;
-  for (const auto& [key, value] : object.items()) members.emplace_back(key, &value);
-  // items() yields keys in byte order, which breaks ties.
-  std::ranges::stable_sort(
-      members, [](const auto& a, const auto& b) { return ToLower(a.first) < ToLower(b.first); });
-  return members;
-}
 
 Status CheckExpressible(std::string_view text, const std::string& path) {
   if (text.find(kEscape) == std::string_view::npos) return OkStatus();
@@ -129,9 +110,9 @@ class DeclarationWriter {
     }
     out_.Template("properties:{");
     RL_RETURN_IF_ERROR(WriteList(SortedMembers(properties), out_, [&](const auto& member) {
-      out_.User(member.first);
+      out_.User(member.key);
       out_.Template(":{");
-      return Property(*member.second, fmt::format("{}.{}", path, member.first));
+      return Property(*member.value, fmt::format("{}.{}", path, member.key));
     }));
     out_.Template("}");
     return OkStatus();
@@ -199,11 +180,11 @@ class DeclarationWriter {
 
 Status WriteMembers(const Json& object, const std::string& path, PromptWriter& out) {
   return WriteList(SortedMembers(object), out, [&](const auto& member) -> Status {
-    const std::string place = fmt::format("{}.{}", path, member.first);
-    RL_RETURN_IF_ERROR(CheckExpressible(member.first, place));
-    out.User(member.first);
+    const std::string place = fmt::format("{}.{}", path, member.key);
+    RL_RETURN_IF_ERROR(CheckExpressible(member.key, place));
+    out.User(member.key);
     out.Template(":");
-    return WriteValue(*member.second, place, out);
+    return WriteValue(*member.value, place, out);
   });
 }
 

@@ -20,29 +20,13 @@ bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 }  // namespace
 
-OutputParser::OutputParser(const OutputParserOptions& options) : options_(options) {
+OutputParser::OutputParser(const OutputParserOptions& options)
+    : MarkedOutputParser(kMarkers), options_(options) {
   if (options_.starts_in_thought) state_ = State::kThinking;
 }
 
-std::vector<OutputEvent> OutputParser::Feed(std::string_view text) {
-  for (const char byte : text) Byte(byte);
-  return std::exchange(events_, {});
-}
-
-std::vector<OutputEvent> OutputParser::FeedText(std::string_view text) {
-  for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
-  for (const char byte : text) OrdinaryByte(byte);
-  return std::exchange(events_, {});
-}
-
-// Inside a call all text counts: what does not belong there makes the call malformed.
-bool OutputParser::Reads(std::string_view control) const {
-  if (state_ == State::kCall) return true;
-  return std::ranges::find(kMarkers, control) != kMarkers.end() && IsActive(control);
-}
-
 std::vector<OutputEvent> OutputParser::Finish() {
-  for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
+  FlushPartial();
   switch (state_) {
     case State::kCall:
       EndCall({});
@@ -57,37 +41,11 @@ std::vector<OutputEvent> OutputParser::Finish() {
     case State::kThinking:
       break;
   }
-  auto events = std::exchange(events_, {});
+  auto events = TakeEvents();
   *this = OutputParser(options_);
   return events;
 }
 
-void OutputParser::Byte(char byte) {
-  if (partial_.empty() && byte != '<') {
-    OrdinaryByte(byte);
-  } else {
-    MarkerByte(byte);
-  }
-}
-
-void OutputParser::MarkerByte(char byte) {
-  partial_ += byte;
-  for (const std::string_view marker : kMarkers) {
-    if (!marker.starts_with(partial_) || !IsActive(marker)) continue;
-    if (marker.size() == partial_.size()) {
-      partial_.clear();
-      Marker(marker);
-    }
-    return;
-  }
-  // No marker: its first byte is text, the rest may begin one. Markers are short, so this is
-  // constant work per byte.
-  const std::string rest = std::exchange(partial_, {});
-  OrdinaryByte(rest[0]);
-  for (const char later : rest.substr(1)) Byte(later);
-}
-
-// Says whether a marker means something here; otherwise it is ordinary text.
 bool OutputParser::IsActive(std::string_view marker) const {
   if (state_ == State::kCall) {
     if (marker == kStringDelimiter) return true;
@@ -163,10 +121,10 @@ void OutputParser::TextByte(char byte) {
 void OutputParser::Append(OutputEvent::Kind kind, std::string_view text) {
   if (text.empty()) return;
   if (kind == OutputEvent::Kind::kThinking && !options_.report_thinking) return;
-  if (events_.empty() || events_.back().kind != kind || events_.back().malformed_call) {
-    events_.emplace_back().kind = kind;
+  if (events().empty() || events().back().kind != kind || events().back().malformed_call) {
+    events().emplace_back().kind = kind;
   }
-  events_.back().text += text;
+  events().back().text += text;
 }
 
 void OutputParser::EnterContent(bool after_call) {
@@ -184,7 +142,7 @@ void OutputParser::EnterCall() {
 }
 
 void OutputParser::EndCall(std::string_view marker) {
-  OutputEvent& event = events_.emplace_back();
+  OutputEvent& event = events().emplace_back();
   if (auto call = ParseToolCall(call_)) {
     event.kind = OutputEvent::Kind::kToolCall;
     event.call = *std::move(call);

@@ -5,27 +5,23 @@
 #include <string_view>
 #include <vector>
 
-#include "models/common/chat.h"
+#include "models/common/chat/marked_output_parser.h"
 
 namespace rullama::gemma4 {
 
-class OutputParser final : public rullama::OutputParser {
+class OutputParser final : public chat::MarkedOutputParser {
  public:
   explicit OutputParser(const OutputParserOptions& options = {});
 
-  std::vector<OutputEvent> Feed(std::string_view text) override;
-  std::vector<OutputEvent> FeedText(std::string_view text) override;
-  [[nodiscard]] bool Reads(std::string_view control) const override;
   std::vector<OutputEvent> Finish() override;
 
  private:
   enum class State { kContent, kChannelName, kThinking, kCall };
 
-  void Byte(char byte);
-  void MarkerByte(char byte);
-  [[nodiscard]] bool IsActive(std::string_view marker) const;
-  void Marker(std::string_view marker);
-  void OrdinaryByte(char byte);
+  [[nodiscard]] bool IsActive(std::string_view marker) const override;
+  [[nodiscard]] bool IsInCall() const override { return state_ == State::kCall; }
+  void Marker(std::string_view marker) override;
+  void OrdinaryByte(char byte) override;
   void ChannelNameByte(char byte);
   void TextByte(char byte);
   void Append(OutputEvent::Kind kind, std::string_view text);
@@ -34,9 +30,7 @@ class OutputParser final : public rullama::OutputParser {
   void EndCall(std::string_view marker);
 
   OutputParserOptions options_;
-  std::vector<OutputEvent> events_;  // not yet handed out
   State state_ = State::kContent;
-  std::string partial_;      // may become a marker
   std::string space_;        // white space that a marker would swallow
   std::string name_;         // what has come of the channel's name
   std::string call_;         // inside of the call

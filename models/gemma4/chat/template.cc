@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "models/common/chat/json.h"
+#include "models/common/chat/letter_case.h"
 #include "models/common/chat/trim.h"
 #include "models/common/chat/validate.h"
 #include "models/gemma4/chat/markers.h"
@@ -365,7 +366,7 @@ std::string JinjaTemplate(ChatVariant variant) {
 }
 
 ChatVariant VariantForModel(std::string_view name, uint64_t parameters) {
-  const std::string lower = ToLower(name);
+  const std::string lower = chat::ToLower(name);
   const auto named = [&](std::string_view size) { return lower.find(size) != std::string::npos; };
   if (named("12b") || named("26b") || named("31b")) return ChatVariant::kLarge;
   if (named("e2b") || named("e4b")) return ChatVariant::kSmall;

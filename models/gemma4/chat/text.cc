@@ -10,17 +10,6 @@
 #include "models/gemma4/chat/markers.h"
 
 namespace rullama::gemma4 {
-namespace {
-
-template <typename Map>
-std::string Mapped(std::string_view text, const Map& map) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), map);
-  return result;
-}
-
-}  // namespace
-
 std::string StripThinking(std::string_view text) {
   std::string kept;
   while (!text.empty()) {
@@ -31,14 +20,6 @@ std::string StripThinking(std::string_view text) {
     text.remove_prefix(end + kChannelEnd.size());
   }
   return std::string(chat::Trim(kept));
-}
-
-std::string ToUpper(std::string_view text) {
-  return Mapped(text, [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
-}
-
-std::string ToLower(std::string_view text) {
-  return Mapped(text, [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
 }
 
 std::string FormatFloat(double value) {

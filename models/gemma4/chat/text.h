@@ -10,10 +10,6 @@ namespace rullama::gemma4 {
 // Removes every <|channel>...<channel|> span and trims the rest.
 std::string StripThinking(std::string_view text);
 
-// ASCII letters only; others stay.
-std::string ToUpper(std::string_view text);
-std::string ToLower(std::string_view text);
-
 // Shortest digits that read back as `value`, as Python prints them: "1.5", "1.0", "1e+16".
 std::string FormatFloat(double value);
 

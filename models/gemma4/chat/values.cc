@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/common/chat/json.h"
+#include "models/common/chat/letter_case.h"
 #include "models/gemma4/chat/markers.h"
 #include "models/gemma4/chat/text.h"
 
@@ -18,7 +19,9 @@ using chat::ErrorAt;
 using chat::IsTruthy;
 using chat::Member;
 using chat::PromptWriter;
+using chat::SortedMembers;
 using chat::Text;
+using chat::ToUpper;
 using Json = nlohmann::json;
 
 // A user string in the template's string delimiters.
@@ -26,24 +29,6 @@ void WriteQuoted(PromptWriter& out, std::string_view text) {
   out.Template(kStringDelimiter);
   out.User(text);
   out.Template(kStringDelimiter);
-}
-
-struct NamedValue {
-  std::string_view key;
-  const Json* value;
-};
-
-std::vector<NamedValue> SortedMembers(const Json& object) {
-  std::vector<NamedValue> members;
-  members.reserve(object.size());
-  for (const auto& [key, value] : object.items()) {
-    members.push_back({std::string_view(key), &value});
-  }
-  // items() yields keys in byte order, which breaks ties.
-  std::stable_sort(members.begin(), members.end(), [](const NamedValue& a, const NamedValue& b) {
-    return ToLower(a.key) < ToLower(b.key);
-  });
-  return members;
 }
 
 // Puts a comma before every part but the first.
