@@ -84,7 +84,7 @@ class HttpClient {
   struct Multi;
 
   void Finish(HttpTransfer& transfer, int code);
-  // Whether the transfer goes on with another address.
+  // Whether the transfer continues with another address.
   bool Follow(HttpTransfer& transfer);
 
   HttpClientOptions options_;

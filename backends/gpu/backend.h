@@ -38,7 +38,7 @@ class GpuBackend : public sdk::Backend {
  protected:
   // Called once, when devices are first asked for. Does not throw for want of a driver.
   virtual DeviceList List() = 0;
-  // What GPU backends report of a device with allocations of at most `max_allocation` bytes.
+  // The description of a device whose allocations have at most `max_allocation` bytes.
   static sdk::DeviceInfo InfoOf(rl_device_type type, std::string_view name, std::string_view driver,
                                 uint64_t max_allocation) {
     sdk::DeviceInfo info;

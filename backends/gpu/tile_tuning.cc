@@ -152,7 +152,7 @@ class Probe {
 TileTimes Measure(Driver& driver, BlockMemory& blocks, KernelCache& kernels, const Target& target,
                   const CoopTile& tile) {
   TileTimes times{.tile = tile, .resident = 1, .alone = 1, .together = 1, .other = 0};
-  uint64_t best = 0;  // nanoseconds of the product with so many workgroups
+  uint64_t best = 0;  // nanoseconds of the product with this many workgroups
   for (uint64_t groups = 1; groups <= kMaxResident; ++groups) {
     const auto time_of = [&](uint64_t steps) {
       const uint64_t column_tiles = CeilDiv(groups * target.can.multiprocessors, kRowTiles);

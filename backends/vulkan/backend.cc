@@ -28,7 +28,7 @@ bool PersistsByDefault(const Facts& facts) {
   return CanPersist(facts) && facts.multiprocessors > 0 && !facts.IsSoftware();
 }
 
-// Of kNv or kKhr.
+// The name of the extension, which is kNv or kKhr.
 std::string ExtensionName(MatrixExtension extension) {
   return extension == MatrixExtension::kNv ? VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME
                                            : VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;

@@ -1,4 +1,4 @@
-// What the events of a streamed answer say (/v1/chat/completions).
+// A reader of the events of a streamed answer (/v1/chat/completions).
 //
 // Thread safety: none.
 #pragma once
@@ -12,11 +12,11 @@ namespace rullama::bench {
 class AnswerEvents {
  public:
   // Takes the next bytes of the body, cut anywhere. Returns how many of the events that ended in
-  // them have text of the answer. Errors: std::runtime_error for an event that is no JSON, or that
+  // them have text of the answer. Errors: std::runtime_error for an event that is not JSON, or that
   // is the server's error.
   int Take(std::string_view bytes);
 
-  // What the last event with a usage told; 0 before.
+  // The counts of the last event with a usage; 0 before.
   [[nodiscard]] int64_t tokens() const { return tokens_; }
   [[nodiscard]] int64_t prompt_tokens() const { return prompt_tokens_; }
   // Whether the stream has ended as streams do, with [DONE].

@@ -1,5 +1,5 @@
-// What clients ask for: when, how many words, how many tokens. Made from a seed alone, so that two
-// servers get the same load.
+// The requests of clients: when, how many words, how many tokens. Made from a seed alone, so that
+// two servers get the same load.
 //
 // Thread safety: none needed; pure functions.
 #pragma once

@@ -88,7 +88,7 @@ TEST(LoadPlan, ArrivalsAreRandomAtTheirRate) {
   const auto plan = OpenLoop({}, 2000, 50, 7);
   EXPECT_TRUE(std::ranges::is_sorted(plan, {}, &PlannedRequest::start));
   EXPECT_NEAR(plan.back().start, 2000 / 50.0, 4);
-  // Of exponential gaps a part of 1/e is longer than their mean.
+  // A part of 1/e of exponential gaps is longer than their mean.
   int longer = 0;
   for (size_t i = 1; i < plan.size(); ++i) longer += plan[i].start - plan[i - 1].start > 1 / 50.0;
   EXPECT_NEAR(longer / 2000.0, 0.368, 0.05);

@@ -11,7 +11,7 @@
 
 namespace rullama::bench {
 
-// What became of a request. Times are seconds.
+// The outcome of a request. Times are seconds.
 struct Sample {
   double late = 0;                        // after its time in the plan, when it was sent
   std::optional<double> first_text = {};  // after it was sent

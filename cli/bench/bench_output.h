@@ -1,4 +1,4 @@
-// What `rullama bench` prints: a row, or a line of JSON, for each test as soon as it is known.
+// The output of `rullama bench`: a row, or a line of JSON, for each test as soon as it is known.
 //
 // Thread safety: none; used by main's thread.
 #pragma once
@@ -26,7 +26,7 @@ class BenchOutput {
 
   // All calls, for the subjects of one device.
   Status Write(const BenchSubject& subject, const BenchMeasurement& measurement);
-  // What stands below the rows.
+  // The lines below the rows.
   Status Finish();
 
   // The speeds of what was written.

@@ -293,7 +293,7 @@ std::string FileText(const json& file) {
   return text;
 }
 
-// What is wrong with the numbers of each tensor, or cannot be said; empty if all is well.
+// The faults in the numbers of each tensor, or why they cannot be read; empty if all is well.
 json CheckAsJson(const GgufFile& file) {
   json tensors = json::array();
   for (const TensorInfo& tensor : file.tensors()) {

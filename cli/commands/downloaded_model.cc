@@ -43,7 +43,7 @@ bool IsInOllamaStore(const std::string& name) {
   return found || found.error().id != "store.not_found";
 }
 
-// What the user types; empty at the end of the input and after Ctrl-C.
+// The line that the user types; empty at the end of the input and after Ctrl-C.
 std::string ReadAnswer() {
   pollfd typed{STDIN_FILENO, POLLIN, 0};
   while (!CancelFlag()->load() && ::poll(&typed, 1, 100) <= 0) {

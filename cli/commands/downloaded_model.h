@@ -23,7 +23,7 @@ Status ApplyHubModel(const ConfigFlags& flags, LayeredConfig& config);
 std::optional<std::string> CachedHubFile(const std::string& name);
 
 // If `name` is that of a model that is on no store of this machine: downloads it where `pull` says
-// so or the user does, who is asked on a terminal. Else the command goes on, and its error says
+// so or the user does, who is asked on a terminal. Else the command continues, and its error says
 // what to do. Errors: run.cancelled, pull.*, file.*.
 Status OfferToPull(const std::string& name, bool pull, Console& console);
 

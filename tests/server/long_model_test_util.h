@@ -1,4 +1,4 @@
-// The tiny model with a context of 8192 tokens, behind a server.
+// A server of the tiny model with a context of 8192 tokens.
 #pragma once
 
 #include <cstdint>

@@ -200,7 +200,7 @@ uint4 InTable(Table table, uint4 i) {
 #define WORKGROUPS_Y ((uint)get_num_groups(1))
 #define WORKGROUP_Z ((uint)get_group_id(2))
 #define WORKGROUPS_Z ((uint)get_num_groups(2))
-// Of a work-item of a CPU, which has all of a share (SHARE_OF), loops stay loops.
+// Loops of a work-item of a CPU, which has all of a share (SHARE_OF), stay loops.
 #ifdef CPU
 #define UNROLL_SHARE
 #else
