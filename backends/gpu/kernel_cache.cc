@@ -16,10 +16,11 @@ KernelCache::KernelCache(Driver& driver) : driver_(driver) {
 
 KernelCache::~KernelCache() {
   const AskingHost::Scope asking(driver_.asking());
-  const auto is_under_way = [](const auto& entry) {
-    return entry.second != nullptr && !entry.second->IsReady();
-  };
-  if (std::ranges::any_of(joined_, is_under_way)) {
+  bool under_way = false;
+  for (const auto& [kinds, joined] : joined_) {
+    if (joined && joined->GiveUp()) under_way = true;
+  }
+  if (under_way) {
     driver_.host().Log(RL_LOG_WARNING,
                        "the driver still compiles kernels, which the next start will not have to");
   }

@@ -110,7 +110,10 @@ TEST(KernelCache, TheHostIsHandedNothingIfAllFail) {
 
 struct FakeJoined final : JoinedKernels {
   explicit FakeJoined(int& waits) : waits_(waits) {}
-  [[nodiscard]] bool IsReady() const noexcept override { return waits_ > 0; }
+  [[nodiscard]] JoinState state() const noexcept override {
+    return waits_ > 0 ? JoinState::kReady : JoinState::kWaiting;
+  }
+  bool GiveUp() noexcept override { return state() == JoinState::kWaiting; }
   void Wait() noexcept override { ++waits_; }
   int& waits_;
 };

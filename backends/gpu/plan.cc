@@ -52,9 +52,9 @@ GpuPlan::GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, cons
   }
   if (joiner_ != nullptr) joiner_->MergeKinds(lowered.dispatches);
   const std::vector<PipelineKey> kinds = KindsOf(lowered.dispatches);
+  stats_.compilations = std::max<uint64_t>(1, kernels.Prepare(kinds));
   // Parts of one dispatch cannot be timed. Kernels stay as they are, and with them the results.
   if (joiner_ != nullptr && !graph.record_times()) joined_ = kernels.Join(*joiner_, kinds);
-  stats_.compilations = std::max<uint64_t>(1, kernels.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
   const PlanSteps steps = StepsOf(graph, lowering.target);
@@ -69,6 +69,12 @@ GpuPlan::GpuPlan(Driver& driver, BlockMemory& blocks, KernelCache& kernels, cons
     variant.r = r;
     Record(recorder, AtExtents(lowered.dispatches, 1, r), variant);
   }
+}
+
+rl_plan_stats GpuPlan::Stats() const {
+  rl_plan_stats stats = stats_;
+  stats.pending = joined_ != nullptr && joined_->state() == JoinState::kWaiting ? 1 : 0;
+  return stats;
 }
 
 GpuPlan::~GpuPlan() {
@@ -128,7 +134,7 @@ GpuPlan::Variant& GpuPlan::VariantFor(int64_t t, int64_t r) {
 }
 
 bool GpuPlan::RunsJoined(const Variant& variant) const {
-  return variant.joined != nullptr && joined_->IsReady();
+  return variant.joined != nullptr && joined_->state() == JoinState::kReady;
 }
 
 void GpuPlan::Execute(int64_t t, int64_t r) {

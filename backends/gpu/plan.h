@@ -37,7 +37,7 @@ class GpuPlan final : public sdk::Plan, public Noted {
           bool profile, const sdk::GraphView& graph);
   ~GpuPlan() override;
   void Execute(int64_t t, int64_t r) override;
-  [[nodiscard]] rl_plan_stats Stats() const override { return stats_; }
+  [[nodiscard]] rl_plan_stats Stats() const override;
   [[nodiscard]] std::span<const rl_op_time> Times() override;
 
   void CheckFailure() override;

@@ -152,7 +152,10 @@ class EveryStep final : public StepJoiner {
   std::unique_ptr<JoinedKernels> Join(std::span<const PipelineKey> /*kinds*/) override {
     struct Joined final : JoinedKernels {
       explicit Joined(const bool& is_ready) : is_ready_(is_ready) {}
-      [[nodiscard]] bool IsReady() const noexcept override { return is_ready_; }
+      [[nodiscard]] JoinState state() const noexcept override {
+        return is_ready_ ? JoinState::kReady : JoinState::kWaiting;
+      }
+      bool GiveUp() noexcept override { return false; }
       void Wait() noexcept override {}
       const bool& is_ready_;
     };
@@ -200,7 +203,9 @@ TEST_F(PlanTest, StepsAreManyDispatchesUntilTheirKernelsAreJoined) {
   const size_t dispatches = driver_.submitted.back();
   EXPECT_GT(dispatches, 1U);
   EXPECT_EQ(plan_->Stats().dispatches, dispatches);
+  EXPECT_EQ(plan_->Stats().pending, 1U);
   joiner.is_ready = true;
+  EXPECT_EQ(plan_->Stats().pending, 0U);
   EXPECT_EQ(ErrorOfStep(1, 1), std::nullopt);
   EXPECT_EQ(driver_.submitted.back(), 1U);
   EXPECT_EQ(plan_->Stats().dispatches, dispatches + 1);

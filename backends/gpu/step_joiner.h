@@ -24,13 +24,20 @@ class Commands;
 // vain.
 inline constexpr auto kStuckStep = static_cast<uint32_t>(StepWord::kStuckStep);
 
-// Kernels that a driver has joined into one, or joins on a thread of its own.
+enum class JoinState : uint8_t {
+  kWaiting,  // for the driver; until then steps are many dispatches
+  kReady,    // joined, or that has failed
+  kRefused,  // the device cannot run them as one, or they were given up
+};
+
+// Kernels that a driver has joined into one, or joins while steps run.
 class JoinedKernels {
  public:
   virtual ~JoinedKernels() = default;
-  // Whether they are joined, or that has failed. Until then their steps are many dispatches.
-  [[nodiscard]] virtual bool IsReady() const noexcept = 0;
-  // Waits until then.
+  [[nodiscard]] virtual JoinState state() const noexcept = 0;
+  // Gives them up if the driver has not begun with them. Returns whether it still works on them.
+  virtual bool GiveUp() noexcept = 0;
+  // Waits until the driver does not work on them any more.
   virtual void Wait() noexcept = 0;
 };
 
@@ -57,7 +64,8 @@ class StepJoiner {
                                                         const sdk::GraphView& graph) const = 0;
   // Makes dispatches of such a graph have fewer kinds of kernels.
   virtual void MergeKinds(std::vector<Dispatch>& dispatches) const = 0;
-  // Joins kernels of one workgroup size. Null if this device cannot run them as one.
+  // Joins kernels of one workgroup size, those of earlier calls first. Does not wait. Null if this
+  // device cannot run them as one; what only joining shows is told by their state.
   virtual std::unique_ptr<JoinedKernels> Join(std::span<const PipelineKey> kinds) = 0;
   // The commands may be submitted once the kernels are ready; that throws the error of kernels that
   // could not be joined.

@@ -31,6 +31,7 @@ class VulkanDriver final : public gpu::Driver {
   [[nodiscard]] const Facts& facts() const { return physical_.facts; }
   [[nodiscard]] MatrixExtension matrix_extension() const { return matrix_extension_; }
   [[nodiscard]] VkCommandPool pool() const { return pool_; }
+  [[nodiscard]] Pipelines& pipelines() { return *pipelines_; }
   [[nodiscard]] const Pipelines& pipelines() const { return *pipelines_; }
 
   [[nodiscard]] gpu::MemoryFacts Memory() const override;

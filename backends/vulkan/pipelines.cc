@@ -1,7 +1,10 @@
 #include "backends/vulkan/pipelines.h"
 
+#include <exception>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "backends/gpu/kernel_source.h"
 #include "backends/gpu/target.h"
@@ -46,8 +49,33 @@ Joined JoinedShader(const sdk::Host& host, std::span<const PipelineKey> kinds) {
 
 }  // namespace
 
+JoinedPipeline::JoinedPipeline(gpu::BackgroundWork& work,
+                               std::function<std::unique_ptr<Pipeline>()> make) {
+  work.Add([progress = progress_, make = std::move(make)] {
+    if (progress->taken.exchange(true)) return;
+    gpu::JoinState state = gpu::JoinState::kReady;
+    try {
+      auto pipeline = make();
+      if (!pipeline) state = gpu::JoinState::kRefused;
+      progress->made.set_value(std::move(pipeline));
+    } catch (...) {
+      progress->made.set_exception(std::current_exception());
+    }
+    progress->state = state;
+  });
+}
+
+bool JoinedPipeline::GiveUp() noexcept {
+  if (progress_->taken.exchange(true)) return state() == gpu::JoinState::kWaiting;
+  progress_->state = gpu::JoinState::kRefused;
+  progress_->made.set_value(nullptr);
+  return false;
+}
+
 Pipelines::Pipelines(const VulkanDriver& driver, bool subgroups)
-    : driver_(driver), subgroups_(subgroups) {
+    : driver_(driver),
+      subgroups_(subgroups),
+      joining_(gpu::BackgroundWork::ThreadsOf(std::thread::hardware_concurrency())) {
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Dispatch::kPushBytes};
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
@@ -123,7 +151,13 @@ std::unique_ptr<Pipeline> Pipelines::Make(const PipelineKey& key) const {
               gpu::NameOf(key.shader));
 }
 
-std::unique_ptr<JoinedPipeline> Pipelines::Join(std::span<const PipelineKey> kinds) const {
+std::unique_ptr<JoinedPipeline> Pipelines::Join(std::span<const PipelineKey> kinds) {
+  return std::make_unique<JoinedPipeline>(
+      joining_,
+      [this, kept = std::vector(kinds.begin(), kinds.end())] { return MakeJoined(kept); });
+}
+
+std::unique_ptr<Pipeline> Pipelines::MakeJoined(std::span<const PipelineKey> kinds) const {
   const Joined joined = JoinedShader(driver_.host(), kinds);
   const uint32_t room = driver_.facts().properties.limits.maxComputeSharedMemorySize;
   if (joined.shared_bytes > room) {
@@ -135,8 +169,7 @@ std::unique_ptr<JoinedPipeline> Pipelines::Join(std::span<const PipelineKey> kin
   }
   driver_.host().Log(RL_LOG_INFO, "the driver compiles " + std::to_string(kinds.size()) +
                                       " shaders as one, unless it remembers that it has");
-  const auto make = [this, code = joined.code] { return Make(code, "persistent"); };
-  return std::make_unique<JoinedPipeline>(std::async(std::launch::async, make).share());
+  return Make(joined.code, "persistent");
 }
 
 }  // namespace rullama::vulkan

@@ -3,15 +3,16 @@
 // Thread safety: none but for Make(); used under the host's lock on the device.
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <cstddef>
+#include <functional>
 #include <future>
 #include <memory>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "backends/gpu/background_work.h"
 #include "backends/gpu/driver.h"
 #include "backends/gpu/step_joiner.h"
 #include "backends/vulkan/api.h"
@@ -38,21 +39,28 @@ class Pipeline final : public gpu::Kernel {
   VkPipeline handle_;
 };
 
-// A pipeline that runs tasks of several kinds (join.h). Drivers take seconds for it, so another
-// thread makes it.
+// A pipeline that runs tasks of several kinds (join.h). Joining them and the driver take seconds,
+// so other threads do it.
 class JoinedPipeline final : public gpu::JoinedKernels {
  public:
-  explicit JoinedPipeline(std::shared_future<std::unique_ptr<Pipeline>> made)
-      : made_(std::move(made)) {}
-  [[nodiscard]] bool IsReady() const noexcept override {
-    return made_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  }
+  // `make` returns null if the device cannot run the tasks as one.
+  JoinedPipeline(gpu::BackgroundWork& work, std::function<std::unique_ptr<Pipeline>()> make);
+  [[nodiscard]] gpu::JoinState state() const noexcept override { return progress_->state; }
+  bool GiveUp() noexcept override;
   void Wait() noexcept override { made_.wait(); }
-  // Waits for it. Throws errors of Vulkan.
+  // Of kernels that are ready. Throws errors of Vulkan.
   [[nodiscard]] VkPipeline handle() const { return Pipeline::HandleOf(*made_.get()); }
 
  private:
-  std::shared_future<std::unique_ptr<Pipeline>> made_;
+  // What the thread that makes the pipeline shares with the object.
+  struct Progress {
+    std::atomic<bool> taken = false;  // by that thread, or given up
+    std::atomic<gpu::JoinState> state = gpu::JoinState::kWaiting;
+    std::promise<std::unique_ptr<Pipeline>> made;
+  };
+
+  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  std::shared_future<std::unique_ptr<Pipeline>> made_ = progress_->made.get_future().share();
 };
 
 class Pipelines {
@@ -66,9 +74,9 @@ class Pipelines {
   // Any number of threads may call it at a time.
   [[nodiscard]] std::unique_ptr<Pipeline> Make(const PipelineKey& key) const;
   // A pipeline of tasks of these kinds, all of which have the same constant 0, on a device with
-  // Facts::memory_model and subgroup_arithmetic. Null if the tasks need more shared memory
+  // Facts::memory_model and subgroup_arithmetic. It is refused if the tasks need more shared memory
   // than there is.
-  [[nodiscard]] std::unique_ptr<JoinedPipeline> Join(std::span<const PipelineKey> kinds) const;
+  [[nodiscard]] std::unique_ptr<JoinedPipeline> Join(std::span<const PipelineKey> kinds);
   [[nodiscard]] VkPipelineLayout layout() const { return layout_; }
   // The driver's cache: takes what CacheData() gave, or nothing.
   void LoadCache(std::span<const std::byte> saved);
@@ -76,11 +84,13 @@ class Pipelines {
 
  private:
   [[nodiscard]] std::unique_ptr<Pipeline> Make(const Spirv& code, std::string_view name) const;
+  [[nodiscard]] std::unique_ptr<Pipeline> MakeJoined(std::span<const PipelineKey> kinds) const;
 
   const VulkanDriver& driver_;
   bool subgroups_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
+  gpu::BackgroundWork joining_;  // last: uses the others
 };
 
 }  // namespace rullama::vulkan

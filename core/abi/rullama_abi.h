@@ -36,7 +36,7 @@ extern "C" {
 /* The major number is also in the name of the entry point: an incompatible change makes a second
  * one. The minor number counts additions at the end of structs. */
 #define RL_ABI_MAJOR 1
-#define RL_ABI_MINOR 7
+#define RL_ABI_MINOR 8
 
 typedef struct rl_str {
   const char* data;
@@ -327,6 +327,9 @@ typedef struct rl_plan_stats {
   uint64_t recordings;      /* command buffers recorded */
   uint64_t dispatches;      /* kernels or phases started */
   uint64_t workspace_bytes; /* memory the plan holds in addition to the arena */
+  /* Since 1.8. What is compiled at the moment, while steps run without it: later ones will take
+   * less time, with the same results. */
+  uint64_t pending;
 } rl_plan_stats;
 
 /* Since 1.5. An interval in which one worker of a device ran ops of a plan, alone or as one of

@@ -12,6 +12,8 @@ struct SessionStats {
   uint64_t allocations = 0;
   uint64_t recordings = 0;
   uint64_t dispatches = 0;
+  // Kernels that are compiled at the moment, while steps run without them; 0 in the end.
+  uint64_t pending = 0;
   // Bytes on devices.
   uint64_t weight_bytes = 0;       // held by the devices, without the file mapping
   uint64_t weight_file_bytes = 0;  // read in place

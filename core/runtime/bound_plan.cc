@@ -308,6 +308,7 @@ Status BoundPlan::AddStats(rl_plan_stats& sum) const {
     sum.recordings += counters.recordings;
     sum.dispatches += counters.dispatches;
     sum.workspace_bytes += counters.workspace_bytes;
+    sum.pending += counters.pending;
   }
   return OkStatus();
 }

@@ -26,6 +26,10 @@ bool WantsEachRow(const StepRows& rows) {
 
 }  // namespace
 
+bool IsRefusal(const Error& error) {
+  return error.id == "placement.refused" || error.id == "passes.state_split";
+}
+
 Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSource& weights,
                  SessionOptions options, Extents largest, WeightNames in_products)
     : graphs_(std::move(graphs)),
@@ -234,8 +238,7 @@ Result<std::vector<MemoryNeed>> Session::PredictMemory(std::vector<RefusedGraph>
       programs.push_back(*std::move(program));
       continue;
     }
-    const std::string_view id = program.error().id;
-    if (refused == nullptr || (id != "placement.refused" && id != "passes.state_split")) {
+    if (refused == nullptr || !IsRefusal(program.error())) {
       return tl::unexpected(std::move(program).error());
     }
     without.push_back({GraphHandle{i}, std::move(program).error()});
@@ -325,6 +328,7 @@ Result<SessionStats> Session::Stats() {
                       .allocations = counters.allocations,
                       .recordings = counters.recordings,
                       .dispatches = counters.dispatches,
+                      .pending = counters.pending,
                       .weight_bytes = bytes.weights,
                       .weight_file_bytes = bytes.weights_in_file,
                       .state_bytes = bytes.states,

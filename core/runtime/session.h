@@ -84,6 +84,9 @@ struct SessionOptions {
   std::shared_ptr<AllocatedBytes> allocated = {};
 };
 
+// Whether an error says that the devices refuse a graph: placement.refused or passes.state_split.
+[[nodiscard]] bool IsRefusal(const Error& error);
+
 class Session {
  public:
   static Result<std::unique_ptr<Session>> Create(std::vector<SessionGraph> graphs,
@@ -157,7 +160,7 @@ class Session {
 
   struct RefusedGraph {
     GraphHandle graph;
-    Error error;  // placement.refused or passes.state_split
+    Error error;  // IsRefusal()
   };
   // The bytes that each device will hold in addition to its present ones once every graph has run
   // its largest step. Allocates nothing on a device. With `refused`, graphs that the devices refuse
@@ -170,6 +173,7 @@ class Session {
   [[nodiscard]] const Graph& graph(GraphHandle graph = {}) const {
     return graphs_[graph.index].graph;
   }
+  [[nodiscard]] int64_t slots() const { return std::ssize(past_); }
   // The largest step of a graph.
   [[nodiscard]] int64_t max_t(GraphHandle graph = {}) const { return graphs_[graph.index].MaxT(); }
   // The plugin of the main device, for messages.
