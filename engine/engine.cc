@@ -27,6 +27,7 @@
 #include "engine/request_job.h"
 #include "engine/scheduling/scheduler.h"
 #include "engine/scheduling/text_encoder.h"
+#include "engine/scheduling/warm_up.h"
 #include "models/common/encoder_model.h"
 
 namespace rullama {
@@ -80,6 +81,14 @@ std::optional<CanvasOptions> CanvasesOf(const ModelSession& session) {
 std::function<void(std::string_view)> WarnerOf(const HostHooks& hooks) {
   if (!hooks.logger) return {};
   return [logger = hooks.logger](std::string_view text) { logger->warn("{}", text); };
+}
+
+// The chain that draws the tokens of requests without settings of their own.
+RowChainOptions UsualChain(const SamplerSettings& settings, int64_t vocabulary) {
+  const std::vector<TokenBias> biases = BiasesOf(settings);
+  RowSampling row = RowSamplingOf(settings);
+  row.bias = biases;
+  return {.kind = KindFor(row, vocabulary)};
 }
 
 void WarnOfIdleDrafts(const Config& config, Notices& notices) {
@@ -149,6 +158,8 @@ struct RULLAMA_LOCAL Engine::Impl {
   // For snapshots of these tokens.
   Result<ModelFingerprint> FingerprintFor(std::span<const int32_t> tokens);
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
+  // Compiles what requests can need, as far as the configuration or else the setup asks for it.
+  Status WarmUpFor(const EngineSetup& setup);
   [[nodiscard]] MediaLimits MediaLimitsOf(const Request& request,
                                           const std::stop_token& stop) const;
 
@@ -210,6 +221,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   RL_ASSIGN_OR_RETURN(const uint64_t media_bytes,
                       MediaCacheLimit(layers, available - std::min(available, prefix_bytes)));
   info.media_cache_bytes = static_cast<int64_t>(media_bytes);
+  RL_RETURN_IF_ERROR(WarmUpFor(setup));
   if (facts.encodes()) {
     runner = std::make_unique<TextEncoder>(session->session(), session->graphs(), facts,
                                            session->media(), setup.hooks.cancelled, wakeup);
@@ -233,6 +245,29 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .cancelled = setup.hooks.cancelled,
                                                    .observer = setup.hooks.observer},
                                   wakeup);
+  return OkStatus();
+}
+
+Status Engine::Impl::WarmUpFor(const EngineSetup& setup) {
+  const WarmUp mode = session->config().backend.warm_up.value_or(setup.warm_up);
+  if (mode == WarmUp::kOff) return OkStatus();
+  const std::atomic<bool>* const stop = setup.stop_warm_up.get();
+  const RowChainOptions usual = UsualChain(sampler, info.vocabulary);
+  std::vector<ModelSession*> writers = {session.get()};
+  if (drafter) writers.push_back(&drafter->session());
+  for (ModelSession* writer : writers) {
+    RL_RETURN_IF_ERROR(WarmUpSteps(
+        writer->session(), StepsOfAnswers(writer->session(), writer->graphs(), usual), stop));
+  }
+  RL_RETURN_IF_ERROR(
+      WarmUpSteps(session->session(), OtherSteps(session->session(), session->graphs()), stop));
+  // A processor runs towers as it finds them; its memory is better left to others until then.
+  const bool loads_towers = session->devices().main().description().type != RL_DEVICE_CPU;
+  if (loads_towers) RL_RETURN_IF_ERROR(session->media().Prepare());
+  if (mode != WarmUp::kAll) return OkStatus();
+  for (ModelSession* writer : writers) {
+    RL_RETURN_IF_ERROR(WaitForPending(writer->session(), stop));
+  }
   return OkStatus();
 }
 

@@ -2,6 +2,7 @@
 // themselves, with the hooks of their process, and with a look at what it runs on.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/config/config.h"
 #include "engine/api/engine.h"
 #include "engine/host_hooks.h"
 #include "engine/loading/loaded_model.h"
@@ -20,6 +22,9 @@ struct EngineSetup {
   std::optional<int64_t> slots = {};           // none: context.slots
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
   HostHooks hooks = {};
+  WarmUp warm_up = WarmUp::kOff;  // unless the configuration says otherwise (backend.warm_up)
+  // Ends the warm-up with run.cancelled once it is set; null: nothing does.
+  std::shared_ptr<const std::atomic<bool>> stop_warm_up = {};
 };
 
 struct RULLAMA_LOCAL EngineAccess {

@@ -353,6 +353,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   AddTowerOption(*command, flags->config);
   AddSamplerOptions(*command, flags->config);
   AddDraftOptions(*command, flags->config);
+  AddWarmUpOption(*command, flags->config, "off");
   AddDiffusionOptions(*command, flags->config);
   command
       ->add_option(

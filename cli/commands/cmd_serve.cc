@@ -315,6 +315,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   AddDraftOptions(*command, flags->config);
   AddSetting(*command, flags->config, "--slots,--parallel", "context.slots",
              "Requests that run at the same time [default 4]");
+  AddWarmUpOption(*command, flags->config, "dispatch");
   AddSetting(*command, flags->config, "--max-loaded-models", "server.max_loaded_models",
              "Models that are loaded at the same time")
       ->option_text("N");

@@ -22,7 +22,7 @@ constexpr ForeignWord kOptions[] = {
      "not supported: the system places threads; taskset or numactl can confine them"},
     {"--mlock", "not supported: the system decides which pages of the model stay in memory"},
     {"--no-mmap --mmap", "not supported: model files are always mapped"},
-    {"--no-warmup --warmup", "not needed: there is no warm-up run"},
+    {"--no-warmup --warmup", "use --warm-up off or dispatch"},
     {"-ub --ubatch-size --batch-size", "use -b N: prompt tokens per step"},
     {"-np --parallel", "use 'rullama serve --parallel N' for several answers at once"},
     {"-cb --cont-batching", "not needed: 'rullama serve' answers requests together"},

@@ -258,6 +258,15 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
       ->group("Sampling (the model file may recommend settings that are not given)");
 }
 
+void AddWarmUpOption(CLI::App& app, ConfigFlags& flags, std::string_view initial) {
+  AddSetting(
+      app, flags, "--warm-up", "backend.warm_up",
+      fmt::format("What to compile before the first answer: off, dispatch or all [default {}]",
+                  initial))
+      ->option_text("WHAT")
+      ->group("Backend");
+}
+
 void AddDraftOptions(CLI::App& app, ConfigFlags& flags) {
   constexpr const char* kGroup = "Drafts (faster answers of the same text)";
   AddSetting(app, flags, "--draft-model,--model-draft", "drafts.model",

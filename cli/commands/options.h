@@ -65,6 +65,9 @@ void AddBackendOptions(CLI::App& app, ConfigFlags& flags);
 // Adds the options for drawing tokens: --seed, --temp and the others.
 void AddSamplerOptions(CLI::App& app, ConfigFlags& flags);
 
+// Adds --warm-up; `initial`: what the command does without it.
+void AddWarmUpOption(CLI::App& app, ConfigFlags& flags, std::string_view initial);
+
 // Adds the options for `drafts`.
 void AddDraftOptions(CLI::App& app, ConfigFlags& flags);
 

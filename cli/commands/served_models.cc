@@ -10,6 +10,7 @@
 
 #include "cli/commands/loading.h"
 #include "cli/commands/peer_options.h"
+#include "cli/terminal/signals.h"
 #include "core/config/schema.h"
 #include "core/config/value_codec.h"
 #include "engine/engine_access.h"
@@ -138,8 +139,11 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
   RL_ASSIGN_OR_RETURN(LoadedModel loaded, rullama::LoadModel(model.config, hooks, console));
   RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, loaded.facts().layers));
   hooks.observer = TraceOf(trace, model.id);
-  const EngineSetup setup{
-      .slots = SlotsOf(model.config), .plugin_paths = flags.plugins, .hooks = std::move(hooks)};
+  const EngineSetup setup{.slots = SlotsOf(model.config),
+                          .plugin_paths = flags.plugins,
+                          .hooks = std::move(hooks),
+                          .warm_up = WarmUp::kDispatch,
+                          .stop_warm_up = CancelFlag()};
   return EngineAccess::Open(std::move(loaded), setup, console);
 }
 

@@ -50,12 +50,20 @@ struct DeviceSetting {
   bool operator==(const DeviceSetting&) const = default;
 };
 
+// What is compiled before the first request.
+enum class WarmUp {
+  kOff,
+  kDispatch,  // all that steps need
+  kAll,       // also what makes later steps faster
+};
+
 struct BackendConfig {
   std::string name = "cpu";
   std::string device;  // index, or part of the name; empty: the first that is not software
   // Devices that share the layers of the model; empty: the one of `name` and `device`.
   std::vector<DeviceSetting> devices;
   std::map<std::string, std::string> options;  // handed to the plugin as they are
+  std::optional<WarmUp> warm_up;               // kDispatch for a server, else kOff
 };
 
 struct PluginsConfig {

@@ -45,7 +45,7 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
        "base_sliding, rotary_fraction_global"},
       {"backend: {threads: 2}\n", "config.unknown_key",
        "e.yaml:1:11: unknown key 'threads' in 'backend'; known keys: name, device, devices, "
-       "options; "
+       "options, warm_up; "
        "an option of the backend is 'backend.options.threads'"},
       {"<<: {a: 1}\n", "config.unknown_key", "e.yaml:1:1: unknown key '<<'"},
       // Keys of mlx_lm.lora.

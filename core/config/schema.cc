@@ -70,6 +70,15 @@ BlockSpec BackendSchema() {
           "options", &BackendConfig::options, OptionNameCodec{}, TextCodec{},
           "Settings of the plugin itself, passed on as text, for example `threads: 2`. Of several "
           "backends in `devices`, the first gets them; options of a device go before them.")
+      .Field(
+          "warm_up", &BackendConfig::warm_up,
+          ChoiceCodec<WarmUp>{
+              {{"off", WarmUp::kOff}, {"dispatch", WarmUp::kDispatch}, {"all", WarmUp::kAll}}},
+          "What is compiled when a model is opened. `off`: nothing; each size of step is compiled "
+          "when it is first needed. `dispatch`: what steps of all sizes need, so that no request "
+          "waits for a compiler. `all`: also the kernels that make them faster, which `dispatch` "
+          "leaves to the background ([server.md](server.md)).",
+          "dispatch in `rullama serve`, else off")
       .Build();
 }
 

@@ -45,6 +45,7 @@ class ModelDrafter {
   // BatchSession.
   Status Draft(std::span<DraftRequest> requests);
 
+  [[nodiscard]] ModelSession& session() { return *session_; }
   [[nodiscard]] const ModelSession& session() const { return *session_; }
 
  private:

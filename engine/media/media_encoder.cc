@@ -120,11 +120,30 @@ Result<std::vector<MemoryNeed>> MediaEncoder::PredictMemory(MediaKind kind, int6
   return tower.session->PredictMemory();
 }
 
-Status MediaEncoder::Append(const TowerStep& step, SoftTokens& soft) {
-  Running& running = soft.kind == MediaKind::kPicture ? picture_ : sound_;
+Result<MediaEncoder::Running*> MediaEncoder::Find(MediaKind kind) {
+  Running& running = kind == MediaKind::kPicture ? picture_ : sound_;
   if (!running.session) {
-    RL_ASSIGN_OR_RETURN(running, Start(soft.kind, LongestOf(soft.kind)));
+    RL_ASSIGN_OR_RETURN(running, Start(kind, LongestOf(kind)));
   }
+  return &running;
+}
+
+Status MediaEncoder::Prepare() {
+  for (const MediaKind kind : {MediaKind::kPicture, MediaKind::kSound}) {
+    if (!Takes(kind)) continue;
+    RL_ASSIGN_OR_RETURN(const Running* running, Find(kind));
+    const int64_t most = kind == MediaKind::kPicture ? kDefaultImageTokens : LongestOf(kind);
+    for (const int64_t tokens : running->session->graphs().front().buckets) {
+      if (tokens > most) break;
+      RL_RETURN_IF_ERROR(running->session->Prepare(tokens, DemandMode::kAllRows));
+    }
+  }
+  return OkStatus();
+}
+
+Status MediaEncoder::Append(const TowerStep& step, SoftTokens& soft) {
+  RL_ASSIGN_OR_RETURN(Running * found, Find(soft.kind));
+  Running& running = *found;
   for (const TowerStep::Input& input : step.inputs) {
     RL_RETURN_IF_ERROR(running.session->SetInput(input.name, input.bytes()));
   }

@@ -1,6 +1,6 @@
 // Pictures and sounds as soft tokens: the towers of a model on its devices.
 //
-// Nothing is loaded before the first medium of a kind is encoded. Working memory grows with the
+// Nothing is loaded before Prepare() or the first medium of a kind. Working memory grows with the
 // longest medium so far, and Release() gives all memory back.
 //
 // Ownership: borrows towers, file and devices, which outlive it. Thread safety: one thread at a
@@ -66,6 +66,10 @@ class MediaEncoder {
   // The soft tokens of a medium that was decoded. Errors: those of the two above but media.shape.
   Result<SoftTokens> Encode(const DecodedMedium& medium);
 
+  // Loads the towers and compiles what pictures of up to kDefaultImageTokens soft tokens and sounds
+  // of all lengths need. Errors: those of sessions; io.mapped_file_changed.
+  Status Prepare();
+
   // The bytes that the tower for media of this kind needs on each device for a medium of `tokens`
   // soft tokens; nothing without such a tower. Loads nothing.
   [[nodiscard]] Result<std::vector<MemoryNeed>> PredictMemory(MediaKind kind, int64_t tokens) const;
@@ -85,6 +89,8 @@ class MediaEncoder {
   // The tower for media of this kind, which exists.
   [[nodiscard]] const Tower& TowerOf(MediaKind kind) const;
   [[nodiscard]] Result<Running> Start(MediaKind kind, int64_t max_tokens) const;
+  // The tower for media of this kind, which is started unless it is running.
+  Result<Running*> Find(MediaKind kind);
   Result<SoftTokens> EncodeScaled(const Picture& scaled, const MediaHash& hash);
   // Appends the rows of one step to `soft`.
   Status Append(const TowerStep& step, SoftTokens& soft);

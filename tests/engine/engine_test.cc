@@ -752,6 +752,21 @@ TEST(EngineTest, NothingIsCompiledOrAllocatedAfterThePrompt) {
   EXPECT_GT(answer.at_end.state_bytes, 0U);
 }
 
+TEST(EngineTest, AWarmModelHasThePlansOfAllSizes) {
+  const auto plans_of_two = [](const char* warm_up) {
+    const auto engine = Open("cpu", 2, {{"backend.warm_up", warm_up}});
+    const Completion first = Answer(*engine, {.prompt = "The prince", .max_tokens = 2});
+    const std::string text(400, 'a');
+    const Completion second = Answer(*engine, {.prompt = text, .max_tokens = 2});
+    return std::pair(first.after_prompt.plans, second.at_end.plans);
+  };
+  const auto [cold, cold_end] = plans_of_two("off");
+  EXPECT_LT(cold, cold_end);
+  const auto [warm, warm_end] = plans_of_two("dispatch");
+  EXPECT_GT(warm, cold_end);
+  EXPECT_EQ(warm, warm_end);
+}
+
 TEST(EngineTest, TheConfiguredSystemPromptCanBeLeftOut) {
   const auto engine = Open("cpu", 1, {{"generation.system", "Be brief."}});
   Request request{.messages = R"([{"role": "user", "content": "Why?"}])"};
