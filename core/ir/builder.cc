@@ -75,8 +75,8 @@ std::vector<ValueId> GraphBuilder::Add(OpKind kind, std::vector<ValueId> inputs,
       value.lifetime = Lifetime::kState;
       value.state = graph_.values[inputs[i]].state;
     }
-    value.name =
-        name.empty() ? fmt::format("{}.{}", info.name, graph_.values.size()) : std::string(name);
+    value.name = prefix_ + (name.empty() ? fmt::format("{}.{}", info.name, graph_.values.size())
+                                         : std::string(name));
     if (results.size() > 1) value.name += fmt::format(".{}", info.results[i]);
     results[i] = AddValue(std::move(value));
   }

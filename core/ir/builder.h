@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
@@ -33,6 +34,10 @@ class GraphBuilder {
   void Output(std::string_view name, ValueId value, RowDemand demand = RowDemand::kWanted);
   // Declares the input that names the wanted rows; done once.
   void WantedRows(ValueId rows);
+
+  // The names of the results of ops that follow begin with `prefix`: for parts that a graph has
+  // several times.
+  void NameOps(std::string prefix) { prefix_ = std::move(prefix); }
 
   // Adds any op: operands in the order of ops.def, kNoValue for an absent optional one.
   std::vector<ValueId> Add(OpKind kind, std::vector<ValueId> inputs, OpAttrs attrs,
@@ -63,6 +68,7 @@ class GraphBuilder {
   void Fail(Error error);
 
   Graph graph_;
+  std::string prefix_;  // of the names of ops
   std::optional<Error> error_;
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "core/ir/op_cases_test_util.h"
 #include "core/ir/verify.h"
 
@@ -34,6 +36,22 @@ TEST(BuilderTest, NamesResultsAndLinksProducers) {
   EXPECT_EQ(graph->value(top.indices).name, "best.indices");
   EXPECT_EQ(graph->type(top.indices), I({kT, 2}));
   EXPECT_EQ(graph->Find("nothing"), kNoValue);
+}
+
+TEST(BuilderTest, OpsOfAPartAreNamedAfterIt) {
+  GraphBuilder b("g");
+  const ValueId x = b.Input("x", F({kT, 8}));
+  for (const char* part : {"first.", "second."}) {
+    b.NameOps(part);
+    b.Add(ops::Softcap{.x = x, .cap = 30}, "capped");
+    b.State(std::string("of_") + part, F({1, 2, 8}));
+  }
+  b.NameOps("");
+  b.Add(ops::Softcap{.x = x, .cap = 30}, "capped");
+  const Graph graph = *std::move(b).Finish();
+  for (const char* name : {"first.capped", "second.capped", "capped", "of_first."}) {
+    EXPECT_NE(graph.Find(name), kNoValue) << name;
+  }
 }
 
 TEST(BuilderTest, VersionsOfAStateShareTheFirst) {
