@@ -107,19 +107,30 @@ class WantedRowsPass {
       is_late_[i] = decodes || std::ranges::any_of(op.inputs, [&](ValueId input) {
                       return input != kNoValue && is_late_value[input];
                     });
-      if (decodes ? !CanDecode(op) : is_late_[i] && ReadsWhatIsReplaced(op)) return false;
+      if (decodes ? !CanDecode(op) : is_late_[i] && ReadsWhatIsReplaced(i)) return false;
       for (const ValueId result : op.results) is_late_value[result] = is_late_[i];
     }
     // The appended versions that are read have to be there before.
     return any && std::ranges::none_of(source_.values, [&](const Value& value) {
              return value.lifetime == Lifetime::kState && value.producer != kNoOp &&
-                    is_late_[value.producer];
+                    is_late_[value.producer] && IsReadLate(value.state);
            });
   }
 
-  [[nodiscard]] bool ReadsWhatIsReplaced(const Op& op) const {
-    return std::ranges::any_of(op.inputs,
-                               [&](ValueId id) { return IsState(id) && append_of_[id] != kNoOp; });
+  // Whether an op that decodes reads the state of this first version.
+  [[nodiscard]] bool IsReadLate(ValueId first) const {
+    return std::ranges::any_of(source_.ops, [&](const Op& op) {
+      return Decodes(op) && std::ranges::any_of(op.inputs, [&](ValueId id) {
+               return IsState(id) && source_.value(id).state == first;
+             });
+    });
+  }
+
+  // By another op than itself.
+  [[nodiscard]] bool ReadsWhatIsReplaced(OpIndex index) const {
+    return std::ranges::any_of(source_.ops[index].inputs, [&](ValueId id) {
+      return IsState(id) && append_of_[id] != kNoOp && append_of_[id] != index;
+    });
   }
 
   // Whether the states of the op get the rows of the step that it reads.

@@ -65,6 +65,30 @@ TEST(DecodeWantedRows, TakesACacheAsLongAsTheWindow) {
   EXPECT_NE(Must(DecodeWantedRows(Must(ParseText(text)))).Find("past_of_wanted"), kNoValue);
 }
 
+// A state that gets what ops on wanted rows compute, and that none of them reads.
+TEST(DecodeWantedRows, MayKeepWhatWantedRowsGive) {
+  GraphBuilder b(Must(ParseText(Before())));
+  const Graph& graph = b.graph();
+  const Op* attention = nullptr;  // the last, which wanted rows alone need
+  for (const Op& op : graph.ops) {
+    if (op.kind == OpKind::kAttention) attention = &op;
+  }
+  ASSERT_NE(attention, nullptr);
+  const ValueId rows = attention->results.front();
+  const TensorType type = graph.type(rows);
+  ASSERT_EQ(type.rows(), Dim::R());
+  const ValueId place = b.Input("place", {DType::kI32, {Dim::R()}});
+  b.Add(ops::StateAppend{.state = b.State("kept", {DType::kF32, {4, 1, type.dim(1), type.dim(2)}}),
+                         .rows = rows,
+                         .pos = place,
+                         .slot = place},
+        "kept.next");
+  const Graph before = Must(std::move(b).Finish());
+  const Graph after = Must(DecodeWantedRows(before));
+  EXPECT_NE(after.Find("past_of_wanted"), kNoValue);
+  EXPECT_EQ(after.ops.back().kind, OpKind::kStateAppend);
+}
+
 // A copy of the rows, followed by `count` ops that run on the wanted ones.
 Graph WantedChain(int count) {
   GraphBuilder b("chain");

@@ -27,6 +27,7 @@ Status SlotStates::AddGraph(const Graph& graph, size_t index, int64_t slots) {
   using In = operands::StateAppend;
   for (const Op& op : graph.ops) {
     if (op.kind != OpKind::kStateAppend) continue;
+    if (graph.type(op.inputs[In::rows]).rows().r != 0) continue;
     const Value& state = graph.value(graph.value(op.inputs[In::state]).state);
     const bool follows_slots = IsInput(graph, op.inputs[In::pos], input_names::kPos) &&
                                IsInput(graph, op.inputs[In::slot], input_names::kSlot) &&

@@ -8,7 +8,7 @@
 // Pure functions, safe from any thread. Error snapshot.state (kRuntime): a graph that extends the
 // past appends to a state in another way, so what a slot holds is not known. The states of graphs
 // that do not extend the past (what a canvas expects between two steps) are work in progress, not
-// part of a sequence, and are left out.
+// part of a sequence, and are left out. So are states that get values of wanted rows only.
 #pragma once
 
 #include <algorithm>

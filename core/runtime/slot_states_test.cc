@@ -47,6 +47,20 @@ TEST(SlotStatesTest, DescribesCachesAndHistories) {
   EXPECT_EQ(history.all()[0].OffsetOf(1), 28U);
 }
 
+// Values of wanted rows are not a sequence.
+TEST(SlotStatesTest, LeavesOutValuesOfWantedRows) {
+  GraphBuilder b("keeping");
+  const ValueId place = b.Input("place", {DType::kI32, {Dim::R()}});
+  b.Add(ops::StateAppend{.state = b.State("kept", {DType::kF32, {8, 1, 4}}),
+                         .rows = b.Input("fresh", {DType::kF32, {Dim::R(), 4}}),
+                         .pos = place,
+                         .slot = place},
+        "kept.next");
+  SlotStates states;
+  ASSERT_TRUE(states.AddGraph(*std::move(b).Finish(), 0, kTestSlots));
+  EXPECT_TRUE(states.all().empty());
+}
+
 // A part of a graph, as `rullama diff --bisect` runs it, has values of other parts as inputs.
 TEST(SlotStatesTest, CachesMayBeInputsOfAPart) {
   GraphBuilder b("part");
