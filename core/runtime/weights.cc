@@ -57,18 +57,33 @@ void GgufWeights::AddConstant(std::string name, TensorType type, std::vector<std
   constants_[std::move(name)] = {type, std::move(bytes)};
 }
 
+void GgufWeights::AddFile(std::string prefix, const GgufFile& file) {
+  others_.push_back({std::move(prefix), &file});
+}
+
 Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) const {
   if (const auto found = constants_.find(constant.source); found != constants_.end()) {
     return SliceRows(constant, found->second.first, found->second.second);
   }
-  const TensorInfo* info = file_.FindTensor(constant.source);
+  const GgufFile* file = &file_;
+  std::string_view name = constant.source;
+  for (const OtherFile& other : others_) {
+    if (!name.starts_with(other.prefix)) continue;
+    file = other.file;
+    name.remove_prefix(other.prefix.size());
+    break;
+  }
+  const TensorInfo* info = file->FindTensor(name);
   if (info == nullptr) {
     return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
                      "the file has no tensor '{}' ({})", constant.source, ToString(constant.type));
   }
-  return SliceRows(constant, TypeOf(*info), file_.data(*info));
+  return SliceRows(constant, TypeOf(*info), file->data(*info));
 }
 
-void GgufWeights::Release(std::span<const std::byte> bytes) const { file_.Release(bytes); }
+void GgufWeights::Release(std::span<const std::byte> bytes) const {
+  file_.Release(bytes);
+  for (const OtherFile& other : others_) other.file->Release(bytes);
+}
 
 }  // namespace rullama

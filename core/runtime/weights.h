@@ -35,13 +35,21 @@ class GgufWeights final : public WeightSource {
  public:
   // `file` must outlive this object.
   explicit GgufWeights(const GgufFile& file) : file_(file) {}
+  // Constants whose names begin with `prefix` are the tensors of another file that have the rest of
+  // the name. `file` must outlive this object.
+  void AddFile(std::string prefix, const GgufFile& file);
   // Adds a tensor of `type` with these bytes. It hides a tensor of the file with the same name.
   void AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes);
   [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& constant) const override;
   void Release(std::span<const std::byte> bytes) const override;
 
  private:
+  struct OtherFile {
+    std::string prefix;
+    const GgufFile* file;
+  };
   const GgufFile& file_;
+  std::vector<OtherFile> others_;
   std::map<std::string, std::pair<TensorType, std::vector<std::byte>>, std::less<>> constants_;
 };
 
