@@ -44,8 +44,8 @@ const ModelFamily* FindFamilyOfAssistants(const GgufFile& file) {
 // `width`: " and width 1536", if it is known.
 tl::unexpected<Error> NotAModel(const ModelFamily& family, std::string_view width) {
   return MakeError(ErrorKind::kModelFile, "model.assistant",
-                   "this is a drafter for a model of architecture '{}'{}, expected a model; drafts "
-                   "by it are not supported yet by this version",
+                   "this is a drafter for a model of architecture '{}'{}, expected a model; use -m "
+                   "MODEL --draft-model FILE, or drafts.model",
                    family.architectures.front(), width);
 }
 
@@ -80,9 +80,8 @@ Result<const ModelFamily*> FamilyOf(const GgufFile& file) {
                      "model.adapters");
   }
   if (const ModelFamily* family = FindFamilyOfAssistants(file)) {
-    const auto assistant = family->read_assistant(file, AssistantOrigin::kFound);
-    return NotAModel(
-        *family, assistant ? fmt::format(" and width {}", (*assistant)->facts().target_width) : "");
+    const auto facts = family->describe_assistant(file, AssistantOrigin::kFound);
+    return NotAModel(*family, facts ? fmt::format(" and width {}", facts->target_width) : "");
   }
   RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
   return FindFamily(name);
@@ -99,10 +98,10 @@ Result<Towers> ReadTowers(const GgufFile& file) {
 
 bool IsAssistant(const GgufFile& file) { return FindFamilyOfAssistants(file) != nullptr; }
 
-Result<std::unique_ptr<Assistant>> ReadAssistant(const GgufFile& file) {
+Result<AssistantFacts> DescribeAssistant(const GgufFile& file) {
   const ModelFamily* family = FindFamilyOfAssistants(file);
   RL_CHECK(family != nullptr);
-  return family->read_assistant(file, AssistantOrigin::kNamed);
+  return family->describe_assistant(file, AssistantOrigin::kNamed);
 }
 
 Result<std::unique_ptr<Model>> OpenModel(const GgufFile& file) {

@@ -32,9 +32,9 @@ Result<Towers> ReadTowers(const GgufFile& file);
 // Whether a file is an assistant, by its metadata.
 [[nodiscard]] bool IsAssistant(const GgufFile& file);
 
-// The assistant of such a file, for whatever model it was made for. Errors: those of
-// ModelFamily::read_assistant.
-Result<std::unique_ptr<Assistant>> ReadAssistant(const GgufFile& file);
+// What such a file is, whatever model it was made for. Errors: those of
+// ModelFamily::describe_assistant.
+Result<AssistantFacts> DescribeAssistant(const GgufFile& file);
 
 // Opens the model of a file. Errors: those of FamilyOf and ModelFamily::open.
 Result<std::unique_ptr<Model>> OpenModel(const GgufFile& file);

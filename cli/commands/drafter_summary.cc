@@ -23,7 +23,7 @@ class NoNotices final : public Notices {
   void Warn(std::string_view /*text*/) override {}
 };
 
-json FactsAsJson(const AssistantFacts& facts, const std::string& path) {
+json DrafterFacts(const AssistantFacts& facts, const std::string& path) {
   json drafter = {{"path", path},
                   {"layers", facts.layers},
                   {"width", facts.width},
@@ -41,18 +41,18 @@ json FactsAsJson(const AssistantFacts& facts, const std::string& path) {
 
 Result<json> ReadDrafter(const ModelFile& model, const std::string& named) {
   if (IsAssistant(*model.file)) {
-    RL_ASSIGN_OR_RETURN(const auto assistant, ReadAssistant(*model.file));
-    return FactsAsJson(assistant->facts(), model.file->path());
+    RL_ASSIGN_OR_RETURN(const AssistantFacts facts, DescribeAssistant(*model.file));
+    return DrafterFacts(facts, model.file->path());
   }
   const auto opened = OpenModel(*model.file);
   if (!opened) return json();  // the command says why
   if (!named.empty()) {
     RL_ASSIGN_OR_RETURN(const AssistantFile file, OpenAssistant(named, **opened, HostHooks()));
-    return FactsAsJson(file.assistant->facts(), file.name);
+    return DrafterFacts(file.assistant->facts(), file.name);
   }
   NoNotices ignored;
   const auto found = FindAssistant(model, **opened, HostHooks(), ignored);
-  return found ? FactsAsJson(found->assistant->facts(), found->name) : json();
+  return found ? DrafterFacts(found->assistant->facts(), found->name) : json();
 }
 
 }  // namespace

@@ -7,8 +7,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "core/base/status.h"
+#include "core/gguf/gguf.h"
+#include "models/common/model_graph.h"
 
 namespace rullama {
 
@@ -41,6 +46,17 @@ class Assistant {
   [[nodiscard]] const AssistantFacts& facts() const { return facts_; }
   // Warnings for the user about the file, one sentence each.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // A graph that guesses the next `tokens` tokens of each row (draft_names). `options`: those of
+  // the model's graphs, whose caches it reads. `places`: of draft_names::kHidden. Errors: those of
+  // Model::BuildGraph.
+  [[nodiscard]] virtual Result<ModelGraph> BuildGraph(const BuildOptions& options, int64_t tokens,
+                                                      int64_t places) const = 0;
+  // Begins the names of the graph's constants that are tensors of the assistant's file.
+  [[nodiscard]] virtual std::string_view tensor_prefix() const = 0;
+  // The constants of the graph that are made of tensors of `file`, from which this was read.
+  [[nodiscard]] virtual std::vector<SyntheticConstant> MakeConstants(
+      const GgufFile& file) const = 0;
 
  protected:
   Assistant(AssistantFacts facts, std::vector<std::string> warnings)

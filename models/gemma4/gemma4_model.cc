@@ -77,7 +77,7 @@ Result<Towers> Gemma4Model::ReadTowers(const GgufFile& file) const {
 
 Result<std::unique_ptr<Assistant>> Gemma4Model::ReadAssistant(const GgufFile& file,
                                                               AssistantOrigin origin) const {
-  return gemma4::ReadAssistant(file, origin, config_);
+  return gemma4::ReadAssistant(file, origin, config_, weights_);
 }
 
 Result<Adapter> Gemma4Model::ReadAdapter(const std::string& path) const {

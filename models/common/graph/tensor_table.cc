@@ -50,6 +50,10 @@ ModelWeights ModelWeights::Synthetic(const std::vector<TensorSpec>& specs,
   return weights;
 }
 
+void ModelWeights::PrefixTensors(std::string_view prefix) {
+  for (auto& [name, binding] : bindings_) binding.tensor.insert(0, prefix);
+}
+
 const WeightBinding* ModelWeights::Find(std::string_view name) const {
   const auto found = bindings_.find(name);
   return found == bindings_.end() ? nullptr : &found->second;

@@ -90,6 +90,10 @@ class ModelWeights {
   static ModelWeights Synthetic(const std::vector<TensorSpec>& specs,
                                 const std::function<DType(const TensorSpec&)>& dtype_of);
 
+  // Gives all tensors names that begin with `prefix`: those of a second file
+  // (GgufWeights::AddFile).
+  void PrefixTensors(std::string_view prefix);
+
   // The tensor with a name of the table, or null if the model does without.
   [[nodiscard]] const WeightBinding* Find(std::string_view name) const;
   // All tensors that were found, by their names of the table.

@@ -21,7 +21,7 @@ constexpr std::string_view kInverseOrdering = "gemma4_mtp";
 constexpr std::array<std::string_view, 3> kTargetWidthKeys = {
     "embedding_length_out", "n_embd_backbone", "backbone_embedding_length"};
 constexpr std::array<std::string_view, 5> kOrderingNames = {
-    "masked_embd_ordering", "masked_embd_ordering.weight", "mtp.token_ordering.weight",
+    kOrdering, "masked_embd_ordering.weight", "mtp.token_ordering.weight",
     "mtp_token_ordering.weight", "nextn.token_ordering.weight"};
 constexpr std::array<std::string_view, 3> kCentroidNames = {
     "mtp.centroids.weight", "mtp_centroids.weight", "nextn.centroids.weight"};
@@ -191,16 +191,13 @@ AssistantFacts FactsOf(const DrafterConfig& config, const ModelWeights& weights)
     facts.bytes += BytesOf(binding);
   }
   facts.step_bytes = facts.bytes;
-  const WeightBinding* head = weights.Find("output.weight");
-  if (head == nullptr) {
-    head = weights.Find("token_embd.weight");
-  } else {
+  if (weights.Find("output.weight") != nullptr) {
     facts.step_bytes -= BytesOf(*weights.Find("token_embd.weight"));
   }
   if (!config.ordered) return facts;
   facts.clusters = config.ordered->clusters;
   facts.chosen_clusters = config.ordered->chosen;
-  const uint64_t cluster_bytes = BytesOf(*head) / static_cast<uint64_t>(facts.clusters);
+  const uint64_t cluster_bytes = BytesOf(HeadOf(weights)) / static_cast<uint64_t>(facts.clusters);
   facts.step_bytes -= cluster_bytes * static_cast<uint64_t>(facts.clusters - facts.chosen_clusters);
   facts.bytes += config.ordered->ordering.size() * sizeof(int32_t);
   return facts;
@@ -240,6 +237,11 @@ std::vector<TensorSpec> ExpectedTensors(const DrafterConfig& config) {
   table.Add("output_norm.weight", {c.width});
   table.Add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
   return specs;
+}
+
+const WeightBinding& HeadOf(const ModelWeights& weights) {
+  const WeightBinding* own = weights.Find("output.weight");
+  return own != nullptr ? *own : *weights.Find("token_embd.weight");
 }
 
 Result<DrafterFile> ReadDrafter(const GgufFile& file, AssistantOrigin origin) {

@@ -28,6 +28,7 @@ inline constexpr std::array<std::string_view, 3> kDrafterArchitectures = {
 inline constexpr std::string_view kPreProjection = "nextn.pre_projection.weight";
 inline constexpr std::string_view kPostProjection = "nextn.post_projection.weight";
 inline constexpr std::string_view kCentroids = "masked_embd_centroids.weight";
+inline constexpr std::string_view kOrdering = "masked_embd_ordering";
 
 // A head that computes the tokens of the clusters whose centroids score best.
 struct OrderedHead {
@@ -43,7 +44,7 @@ struct DrafterConfig {
   Gemma4Config network;
   int64_t target_width = 0;
   bool tells_kv_heads = false;  // whether kv_heads of the layers are those of the file
-  std::optional<OrderedHead> ordered;
+  std::optional<OrderedHead> ordered = {};
 };
 
 struct DrafterFile {
@@ -55,6 +56,9 @@ struct DrafterFile {
 
 // Every tensor of a drafter, except for the ordering, which is a list of token ids.
 std::vector<TensorSpec> ExpectedTensors(const DrafterConfig& config);
+
+// The matrix that makes logits: a tensor of its own, or else the embeddings.
+[[nodiscard]] const WeightBinding& HeadOf(const ModelWeights& weights);
 
 // Errors (kModelFile): model.hparam, model.array_length, model.vocabulary, gguf.key_*, those of
 // ModelWeights::FromFile; draft.ordering for a damaged head with ordered embeddings, which is a

@@ -118,6 +118,9 @@ struct Gemma4Config {
   friend bool operator==(const Gemma4Config&, const Gemma4Config&) = default;
 };
 
+// Queries and keys are normalised per head, which takes the place of 1/sqrt(head_dim).
+inline constexpr float kGemma4AttentionScale = 1.0F;
+
 // Part of a global head's pairs that rotates, in every published model of the family.
 inline constexpr double kGemma4RotaryFraction = 0.25;
 

@@ -7,12 +7,6 @@
 #include "models/gemma4/graph/build_context.h"
 
 namespace rullama::gemma4 {
-namespace {
-
-// Queries and keys are normalised per head, which takes the place of 1/sqrt(head_dim).
-constexpr float kAttentionScale = 1.0F;
-
-}  // namespace
 
 LayerStack::LayerStack(ModelBuildContext& context) : context_(context) {
   const Gemma4Config& c = context.config();
@@ -104,7 +98,7 @@ ValueId LayerStack::Attention(int64_t index, ValueId hidden) {
                                          .q_end = sliding ? context_.last_seen() : kNoValue,
                                          .mask = whole ? RL_MASK_CANVAS : RL_MASK_CAUSAL,
                                          .window = sliding ? window : 0,
-                                         .scale = kAttentionScale},
+                                         .scale = kGemma4AttentionScale},
                           context_.model().attention_rows),
             LayerName(index, "attn.mix"));
   AppendCache(index);
