@@ -20,6 +20,7 @@ struct SynthFlags {
   std::string type = "Q4_K_M";
   std::string out;
   std::string mmproj_out;
+  std::string mtp_out;
   std::string vocabulary;
   uint64_t seed = 0;
   int64_t layers = 0;  // 0: as in the configuration
@@ -44,10 +45,15 @@ Result<const ModelFamily*> FamilyOfConfig(const ArchitectureConfig& architecture
 
 // Whether there is something to write that the family has.
 Status CheckOutputs(const SynthFlags& flags, const ModelFamily& family) {
-  if (flags.out.empty() && flags.mmproj_out.empty()) {
+  if (flags.out.empty() && flags.mmproj_out.empty() && flags.mtp_out.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.option",
-                     "no file to write; give --out for the model, --mmproj-out for its towers, or "
-                     "both");
+                     "no file to write; give --out for the model, --mmproj-out for its towers, "
+                     "--mtp-out for its drafter, or several of them");
+  }
+  if (!flags.mtp_out.empty() && family.write_synthetic_assistant == nullptr) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "--mtp-out: models of architecture '{}' have no drafters; leave it out",
+                     family.architectures.front());
   }
   if (flags.mmproj_out.empty() || family.write_synthetic_towers != nullptr) return OkStatus();
   return MakeError(ErrorKind::kUsage, "usage.option",
@@ -74,9 +80,15 @@ Result<int> WriteModel(const SynthFlags& flags, Console& console) {
     RL_RETURN_IF_ERROR(family->write_synthetic(config.architecture, options, flags.out));
     options.read.emplace_back(flags.out);
   }
-  if (flags.mmproj_out.empty()) return 0;
+  if (!flags.mmproj_out.empty()) {
+    RL_RETURN_IF_ERROR(
+        family->write_synthetic_towers(config.architecture, options, flags.mmproj_out));
+    options.read.emplace_back(flags.mmproj_out);
+  }
+  if (flags.mtp_out.empty()) return 0;
+  options.name += " drafter";
   RL_RETURN_IF_ERROR(
-      family->write_synthetic_towers(config.architecture, options, flags.mmproj_out));
+      family->write_synthetic_assistant(config.architecture, options, flags.mtp_out));
   return 0;
 }
 
@@ -96,6 +108,8 @@ void AddSynthCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--mmproj-out", flags->mmproj_out,
                       "Where its towers for pictures and sound go: in BF16 if that is the type, "
                       "else in F16");
+  command->add_option("--mtp-out", flags->mtp_out,
+                      "Where the drafter that is published for its shapes goes");
   command->add_option("--vocab", flags->vocabulary,
                       "GGUF file whose tokenizer is copied; without it, one is made up");
   command->add_option("--seed", flags->seed, "Seed of the weights")->capture_default_str();

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options whose value is a file that is written, by their last names.
-constexpr std::array<std::string_view, 10> kOutputNames = {
-    "OUT", "dump-gradients", "html", "log-prompts", "mmproj-out",
+constexpr std::array<std::string_view, 11> kOutputNames = {
+    "OUT", "dump-gradients", "html", "log-prompts", "mmproj-out", "mtp-out",
     "out", "output",         "plot", "svg",         "trace"};
 // Words without an option, and options with files whose help does not call them FILE or FOLDER.
 constexpr std::array<std::string_view, 6> kInputNames = {"FILE",   "IN",   "MODEL",

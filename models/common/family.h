@@ -74,6 +74,11 @@ struct ModelFamily {
   Status (*write_synthetic_towers)(const ArchitectureConfig& architecture,
                                    const SyntheticOptions& options,
                                    const std::filesystem::path& path);
+  // The same for a file of the drafter that is published for models of these shapes. Null: the
+  // family has none. Errors: those of write_synthetic, draft.target (kUsage).
+  Status (*write_synthetic_assistant)(const ArchitectureConfig& architecture,
+                                      const SyntheticOptions& options,
+                                      const std::filesystem::path& path);
   DrawnModel (*draw)(uint64_t seed);
 };
 

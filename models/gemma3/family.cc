@@ -66,6 +66,7 @@ const ModelFamily kGemma3Family = {.architectures = kArchitectures,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma3,
                                    .write_synthetic_towers = nullptr,
+                                   .write_synthetic_assistant = nullptr,
                                    .draw = DrawGemma3};
 
 }  // namespace rullama

@@ -8,6 +8,7 @@
 #include "models/gemma4/embedding_gemma2.h"
 #include "models/gemma4/files/random_model.h"
 #include "models/gemma4/files/synth.h"
+#include "models/gemma4/files/synth_drafter.h"
 #include "models/gemma4/files/synth_towers.h"
 #include "models/gemma4/gemma4_model.h"
 #include "models/gemma4/towers/towers.h"
@@ -49,6 +50,14 @@ Status WriteSyntheticGemma4Towers(const ArchitectureConfig& architecture,
   return gemma4::WriteSyntheticTowers(towers, options, path);
 }
 
+Status WriteSyntheticGemma4Drafter(const ArchitectureConfig& architecture,
+                                   const SyntheticOptions& options,
+                                   const std::filesystem::path& path) {
+  RL_ASSIGN_OR_RETURN(const Gemma4Config config, Gemma4Config::FromArchitecture(architecture));
+  RL_ASSIGN_OR_RETURN(const gemma4::DrafterConfig drafter, gemma4::PublishedDrafter(config));
+  return gemma4::WriteSyntheticDrafter(drafter, options, path);
+}
+
 DrawnModel DrawGemma4(uint64_t seed) {
   const RandomModel random = MakeRandomModel(seed);
   return {.description = random.Describe(),
@@ -69,6 +78,7 @@ const ModelFamily kGemma4Family = {.architectures = kArchitectures,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma4,
                                    .write_synthetic_towers = WriteSyntheticGemma4Towers,
+                                   .write_synthetic_assistant = WriteSyntheticGemma4Drafter,
                                    .draw = DrawGemma4};
 
 }  // namespace rullama

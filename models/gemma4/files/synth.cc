@@ -25,7 +25,10 @@ Status WriteSynthetic(const Gemma4Config& config, const SyntheticOptions& option
       .architecture = config.architecture(),
       .file_type = options.mix.file_type,
       .tensors = ExpectedTensors(config),
-      .write_metadata = [&](GgufWriter& writer) { return WriteMetadata(config, options, writer); },
+      .write_metadata =
+          [&](GgufWriter& writer) {
+            return WriteMetadata(config, config.architecture(), options, writer);
+          },
       .vector_values = [&](const TensorSpec& spec) { return VectorValues(spec, config); }};
   // Published files tie the head to the embedding, and keep K and V on layers that share a cache.
   std::erase_if(file.tensors,

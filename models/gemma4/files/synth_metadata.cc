@@ -92,9 +92,10 @@ Status WriteCanvas(const CanvasFacts& canvas, GgufWriter& writer) {
   return OkStatus();
 }
 
-Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
-  const auto own = [&config](std::string_view key) {
-    return fmt::format("{}.{}", config.architecture(), key);
+Status WriteHyperparameters(const Gemma4Config& config, std::string_view architecture,
+                            GgufWriter& writer) {
+  const auto own = [architecture](std::string_view key) {
+    return fmt::format("{}.{}", architecture, key);
   };
   const LayerLists lists = ListLayers(config);
   const std::pair<std::string_view, int64_t> integers[] = {
@@ -145,9 +146,9 @@ Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
 
 }  // namespace
 
-Status WriteMetadata(const Gemma4Config& config, const SyntheticOptions& options,
-                     GgufWriter& writer) {
-  RL_RETURN_IF_ERROR(WriteHyperparameters(config, writer));
+Status WriteMetadata(const Gemma4Config& config, std::string_view architecture,
+                     const SyntheticOptions& options, GgufWriter& writer) {
+  RL_RETURN_IF_ERROR(WriteHyperparameters(config, architecture, writer));
   return WriteTokenizer(kTokenizer, config.vocabulary, options, writer);
 }
 
