@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/drafts/assistant_drafter.h"
+#include "engine/drafts/assistant_file.h"
 #include "engine/drafts/cut_points.h"
 #include "engine/drafts/draft_model.h"
 #include "engine/engine_access.h"
@@ -157,6 +159,9 @@ struct RULLAMA_LOCAL Engine::Impl {
   Result<std::vector<float>> AwaitEmbedding(std::unique_ptr<Job> job, int64_t dimensions);
   // For snapshots of these tokens.
   Result<ModelFingerprint> FingerprintFor(std::span<const int32_t> tokens);
+  // Opens what drafts, and adds what it needs to the options of the session.
+  Status OpenDrafters(const LoadedModel& model, const HostHooks& hooks, Notices& notices,
+                      ModelSessionOptions& options);
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
   // Compiles what requests can need, as far as the configuration or else the setup asks for it.
   Status WarmUpFor(const EngineSetup& setup);
@@ -164,15 +169,17 @@ struct RULLAMA_LOCAL Engine::Impl {
                                           const std::stop_token& stop) const;
 
   HomeProcess home;
-  std::unique_ptr<ModelSession> session;
+  std::optional<AssistantFile> assistant;  // none: the model drafts in another way, or not at all
+  std::unique_ptr<ModelSession> session;   // uses the assistant
   std::unique_ptr<AnswerConstraints> constraints;  // uses the model of the session
   SamplerSettings sampler;
   bool has_seed = false;
   ModelInfo info;
   std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
   std::shared_ptr<MediaBudget> media_budget;
-  std::unique_ptr<ModelDrafter> drafter;  // null: no draft model
-  std::unique_ptr<JobRunner> runner;      // uses the session and the drafter
+  std::unique_ptr<ModelDrafter> drafter;                // null: no draft model
+  std::unique_ptr<AssistantDrafter> assistant_drafter;  // null: no assistant
+  std::unique_ptr<JobRunner> runner;                    // uses the session and the drafters
 
  private:
   std::mutex mutex_;  // guards both fingerprints
@@ -200,18 +207,16 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   if (denoises) {
     WarnOfIdleDrafts(model.config(), notices);
   } else {
-    options = WithDrafts(std::move(options), model.config());
-    RL_ASSIGN_OR_RETURN(drafter, OpenDrafter(model, options, setup.hooks, notices));
-    if (drafter) {
-      std::vector<Session::RefusedGraph> ignored;  // it needs few of them
-      RL_ASSIGN_OR_RETURN(const auto needs, drafter->session().session().PredictMemory(&ignored));
-      options.reserved_bytes = needs.front().total();
-    }
+    RL_RETURN_IF_ERROR(OpenDrafters(model, setup.hooks, notices, options));
   }
   RL_ASSIGN_OR_RETURN(session, ModelSession::Open(std::move(model), options, setup.hooks, notices));
   constraints = std::make_unique<AnswerConstraints>(session->model());
   sampler = session->sampler();
   has_seed = session->config().sampler.seed.value_or(-1) >= 0;
+  if (assistant) {
+    assistant_drafter = std::make_unique<AssistantDrafter>(
+        session->session(), *session->graphs().drafts, EndTokens(session->tokenizer()));
+  }
   info = InfoOf(*session, slots);
   const ModelFacts& facts = session->model().facts();
   const LayeredConfig& layers = session->model().layers;
@@ -271,10 +276,29 @@ Status Engine::Impl::WarmUpFor(const EngineSetup& setup) {
   return OkStatus();
 }
 
+Status Engine::Impl::OpenDrafters(const LoadedModel& model, const HostHooks& hooks,
+                                  Notices& notices, ModelSessionOptions& options) {
+  RL_ASSIGN_OR_RETURN(assistant, FindAssistantFor(model, hooks, notices));
+  if (!WantsDrafts(model.config()) && !assistant) return OkStatus();
+  options =
+      WithDrafts(std::move(options), model.config().drafts.max, assistant ? &*assistant : nullptr);
+  if (assistant) return OkStatus();
+  RL_ASSIGN_OR_RETURN(drafter, OpenDrafter(model, options, hooks, notices));
+  if (!drafter) return OkStatus();
+  std::vector<Session::RefusedGraph> ignored;  // it needs few of them
+  RL_ASSIGN_OR_RETURN(const auto needs, drafter->session().session().PredictMemory(&ignored));
+  options.reserved_bytes = needs.front().total();
+  return OkStatus();
+}
+
 DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config) const {
-  if (!config.lookup && !drafter) return {};
-  return {
-      .most = config.max, .least = config.min, .lookup = config.lookup, .drafter = drafter.get()};
+  if (!config.lookup && !drafter && !assistant) return {};
+  return {.most = config.max,
+          .least = config.min,
+          .lookup = config.lookup,
+          .drafter = drafter.get(),
+          .assistant = assistant_drafter.get(),
+          .as_pays = assistant && !config.mtp.value_or(false)};
 }
 
 MediaLimits Engine::Impl::MediaLimitsOf(const Request& request, const std::stop_token& stop) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ir/draft_names.h"
 #include "core/ir/encoder_names.h"
 #include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
@@ -151,6 +152,50 @@ Result<ModelProgram> BuildEncoderProgram(const Model& model, const ModelProgramO
   return program;
 }
 
+int64_t PlacesOf(const ModelProgramOptions& options) {
+  return options.slots * DraftGraphs::kPlacesOfSlot;
+}
+
+// Keeps what the last norm gives for wanted rows, of which drafts begin.
+void KeepHidden(const ModelProgramOptions& options, int64_t width, ModelGraph& parts) {
+  GraphBuilder& b = parts.builder;
+  const ValueId state = b.State(draft_names::kHidden, {DType::kF32, {PlacesOf(options), 1, width}});
+  const ValueId place = b.Input(draft_names::kPlace, {DType::kI32, {Dim::R()}});
+  const ValueId rows =
+      b.Add(ops::GatherRows{.table = parts.last_norm, .ids = parts.rows}, "draft.hidden.rows");
+  // A place has one row, so that the position does not matter.
+  b.Add(ops::StateAppend{.state = state, .rows = rows, .pos = place, .slot = place},
+        "draft.hidden.next");
+}
+
+// Lengths of drafts with a graph of their own, up to the longest.
+std::vector<int64_t> DraftLengths(int64_t most) {
+  std::vector<int64_t> lengths;
+  for (const int64_t length : {1, 2, 3, 4, 6, 8, 12, 16}) {
+    if (length < most) lengths.push_back(length);
+  }
+  lengths.push_back(most);
+  return lengths;
+}
+
+Status AddDraftGraphs(const ModelProgramOptions& options, ModelProgram& program) {
+  BuildOptions build = CausalPass(options);
+  build.max_t = options.slots;
+  build.max_r = 1;
+  const std::vector<std::string> layers = program.layer_outputs;
+  DraftGraphs& drafts = program.handles.drafts.emplace();
+  for (const int64_t tokens : DraftLengths(options.max_draft)) {
+    RL_ASSIGN_OR_RETURN(ModelGraph parts,
+                        options.assistant->BuildGraph(build, tokens, PlacesOf(options)));
+    RL_ASSIGN_OR_RETURN(const GraphHandle handle,
+                        AddGraph(std::move(parts), DecodeBuckets(options.slots),
+                                 /*extends_past=*/false, program));
+    drafts.lengths.push_back({tokens, handle});
+  }
+  program.layer_outputs = layers;
+  return OkStatus();
+}
+
 // The graphs differ in what follows the logits.
 Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOptions& options) {
   std::vector<int64_t> buckets = DecodeBuckets(options.slots);
@@ -166,10 +211,12 @@ Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOpt
   RL_ASSIGN_OR_RETURN(const ModelGraph causal, model.BuildGraph(build));
   ModelGraph summed = causal;
   AddLogitsSum(summed);
+  ModelGraph drawing = summed;
+  if (options.assistant != nullptr) KeepHidden(options, model.facts().width, drawing);
   ModelProgram program;
   for (size_t kind = 0; kind < kRowChainKinds; ++kind) {
     for (const bool logprobs : {false, true}) {
-      ModelGraph parts = summed;
+      ModelGraph parts = drawing;
       AppendRowChain(parts.builder, parts.logits, InputsOf(parts, options),
                      {.kind = static_cast<RowChainKind>(kind), .logprobs = logprobs});
       RL_ASSIGN_OR_RETURN(program.handles.draw[kind][logprobs ? 1 : 0],
@@ -178,6 +225,13 @@ Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOpt
     }
   }
   program.handles.read = program.handles.Draw({});
+  if (options.assistant != nullptr) {
+    // A step that wants no rows keeps none, and computes none to keep.
+    AppendRowChain(summed.builder, summed.logits, InputsOf(summed, options), {});
+    RL_ASSIGN_OR_RETURN(program.handles.read,
+                        AddGraph(std::move(summed), buckets, /*extends_past=*/true, program));
+    RL_RETURN_IF_ERROR(AddDraftGraphs(options, program));
+  }
   const int64_t rows = options.limits.max_t;
   RL_ASSIGN_OR_RETURN(program.handles.hidden,
                       AddRowOutput(causal, "hidden", causal.last_norm, rows, program));
@@ -235,6 +289,11 @@ EntropyBoundSettings RecommendedBy(const CanvasFacts& canvas) {
           .confidence_threshold = canvas.confidence_threshold};
 }
 
+const DraftGraphs::Length& DraftGraphs::Of(int64_t tokens) const {
+  const auto found = std::ranges::lower_bound(lengths, tokens, {}, &Length::tokens);
+  return found == lengths.end() ? lengths.back() : *found;
+}
+
 std::string ProgramGraphs::UseOf(GraphHandle graph) const {
   constexpr std::array<std::string_view, kRowChainKinds> kAnswers = {
       "greedy answers", "drawn answers", "penalties, biases and JSON schemas",
@@ -243,6 +302,11 @@ std::string ProgramGraphs::UseOf(GraphHandle graph) const {
   if (denoise == graph || condition == graph) return "canvases";
   if (head) return "embeddings";
   if (!hidden || !logits) return "text";  // not of kBatch
+  if (read == graph) return "prompts";
+  if (drafts && std::ranges::find(drafts->lengths, graph, &DraftGraphs::Length::graph) !=
+                    drafts->lengths.end()) {
+    return "drafts";
+  }
   if (hidden->graph == graph) return "embeddings";
   if (logits->graph == graph) return "logits of prompts";
   size_t kind = 0;

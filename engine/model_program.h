@@ -12,6 +12,7 @@
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
+#include "models/common/assistant.h"
 #include "models/common/model.h"
 #include "samplers/row_chain.h"
 #include "samplers/settings.h"
@@ -39,11 +40,34 @@ struct ModelProgramOptions {
   // The most rows of a step with soft tokens; 0: the program has no graph for such steps. With
   // kBatch and kAllLogits only.
   int64_t media_rows = 0;
+  // The model's assistant, for kBatch; null: none. Its graphs guess up to `max_draft` tokens.
+  const Assistant* assistant = nullptr;
+  int64_t max_draft = 0;
 };
 
 // The limits of a step that draws up to `decode_rows` tokens, at least one for each slot, or reads
 // up to `chunk` tokens of one.
 [[nodiscard]] StepLimits BatchLimits(int64_t decode_rows, int64_t chunk);
+
+// The graphs of a model's assistant (draft_names).
+struct DraftGraphs {
+  struct Length {
+    int64_t tokens = 0;  // that the graph guesses
+    GraphHandle graph = {};
+  };
+  std::vector<Length> lengths = {};  // ascending
+
+  // The graph of the fewest tokens that are at least this many; the longest if there is none.
+  [[nodiscard]] const Length& Of(int64_t tokens) const;
+
+  // A slot keeps what the last norm gave for the rows of a step: that of its last token and those
+  // of the longest draft.
+  static constexpr int32_t kPlacesOfSlot = 17;
+  // The place of a row.
+  [[nodiscard]] static constexpr int32_t PlaceOf(int32_t slot, int32_t position) {
+    return slot * kPlacesOfSlot + position % kPlacesOfSlot;
+  }
+};
 
 // The graphs of a program by what they do. An empty member: the program has no such graph.
 struct ProgramGraphs {
@@ -65,6 +89,8 @@ struct ProgramGraphs {
   // Of an encoder, which has `hidden` too and nothing else: the layers after the mean, if it has
   // them (Model::BuildEmbeddingHead).
   std::optional<GraphHandle> head = {};
+  // Of kBatch with an assistant. Steps that draw set draft_names::kPlace.
+  std::optional<DraftGraphs> drafts = {};
   // Of a model that denoises.
   std::optional<GraphHandle> denoise = {};
   std::optional<GraphHandle> condition = {};  // of kAllLogits (Model::BuildConditioning)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <utility>
@@ -134,6 +135,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
     limits_ = BatchLimits(std::max(options.slots, options.decode_rows), chunk_);
   }
   devices_.policy.host_weights = settings.host_weights;
+  const Assistant* assistant = options.assistant ? options.assistant->assistant.get() : nullptr;
   RL_ASSIGN_OR_RETURN(
       ModelProgram program,
       BuildModelProgram(*model_.model, {.outputs = options.outputs,
@@ -145,8 +147,15 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                         .kv_dtype = KvDtypeFor(config(), devices_.backend),
                                         .limits = limits_,
                                         .spare_rows = options.spare_rows,
-                                        .media_rows = MediaRows(options)}));
+                                        .media_rows = MediaRows(options),
+                                        .assistant = assistant,
+                                        .max_draft = options.max_draft}));
   weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
+  if (assistant != nullptr) {
+    weight_source_->AddFile(std::string(assistant->tensor_prefix()), *options.assistant->file);
+    std::ranges::move(assistant->MakeConstants(*options.assistant->file),
+                      std::back_inserter(program.constants));
+  }
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/runtime/session.h"
+#include "engine/drafts/assistant_file.h"
 #include "engine/host_hooks.h"
 #include "engine/loading/auto_settings.h"
 #include "engine/loading/backend_setup.h"
@@ -26,6 +27,8 @@ struct ModelSessionOptions {
   int64_t slots = 1;                           // sequences with a cache of their own
   int64_t decode_rows = 0;                     // drawn in a step with kBatch; 0: one per slot
   int64_t spare_rows = 0;                      // as BuildOptions::spare_rows
+  const AssistantFile* assistant = nullptr;    // borrowed; with kBatch; null: none
+  int64_t max_draft = 0;                       // tokens of the assistant's drafts
   uint64_t reserved_bytes = 0;                 // of the first device, which others will take
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
   StepObserver* observer = nullptr;            // borrowed; outlives the session

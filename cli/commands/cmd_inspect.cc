@@ -364,7 +364,7 @@ void AddInspectCommand(CLI::App& app, CommandContext& context) {
       ->required()
       ->option_text("FILE|NAME");
   command->add_option("--mmproj", flags->mmproj, "File of the model's towers")->option_text("FILE");
-  command->add_option("--draft-model", flags->drafter, "File of the model's drafter")
+  command->add_option("--draft-model,--draft", flags->drafter, "File of the model's drafter")
       ->option_text("FILE");
   command->add_option("-c,--ctx-size", flags->context, "Estimate memory for this context")
       ->check(CLI::Range(int64_t{1}, int64_t{16777216}))

@@ -31,7 +31,7 @@ constexpr ForeignWord kOptions[] = {
     {"-hft --hf-token", "set HF_TOKEN"},
     {"-mu --model-url", "not supported: use -hf USER/REPO, or -m with a file"},
     {"--adapter", "use --lora FILE, or --lora FILE:SCALE"},
-    {"--draft --draft-n", "use --draft-max N"},
+    {"--draft-n", "use --draft-max N"},
     {"--draft-n-min", "use --draft-min N"},
     {"-ngld --gpu-layers-draft -devd --device-draft",
      "not supported: the draft model runs on the device of the model"},

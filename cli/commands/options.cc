@@ -1,5 +1,6 @@
 #include "cli/commands/options.h"
 
+#include <fmt/format.h>
 #include <sys/auxv.h>
 
 #include <CLI/CLI.hpp>
@@ -267,11 +268,23 @@ void AddWarmUpOption(CLI::App& app, ConfigFlags& flags, std::string_view initial
       ->group("Backend");
 }
 
+// In other programs --draft takes the length of a guess.
+std::string NotANumber(const std::string& model) {
+  if (model.find_first_not_of("0123456789") != std::string::npos) return "";
+  return fmt::format("'{}' is a number, expected a file or a name; use --draft-max N", model);
+}
+
 void AddDraftOptions(CLI::App& app, ConfigFlags& flags) {
   constexpr const char* kGroup = "Drafts (faster answers of the same text)";
-  AddSetting(app, flags, "--draft-model,--model-draft", "drafts.model",
-             "Also -md. A smaller model with the same vocabulary that guesses what comes next")
+  AddSetting(app, flags, "--draft-model,--draft,--model-draft", "drafts.model",
+             "Also -md. A smaller model with the same vocabulary that guesses what comes next, or "
+             "the model's own drafter")
       ->option_text("FILE|NAME")
+      ->check(NotANumber)
+      ->group(kGroup);
+  AddSetting(app, flags, "--draft-mtp", "drafts.mtp",
+             "Guess with the model's own drafter, which is found next to it: auto, true or false")
+      ->option_text("WHEN")
       ->group(kGroup);
   app.add_flag_callback(
          "--draft-lookup",

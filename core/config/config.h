@@ -125,6 +125,9 @@ struct GenerationConfig {
 struct DraftsConfig {
   std::optional<std::string> model;  // as ModelConfig::path
   bool lookup = false;
+  // Drafts by the model's own assistant: where it lies with the model and as long as it pays;
+  // always; never.
+  std::optional<bool> mtp;
   int64_t max = 7;  // tokens of a draft
   int64_t min = 0;
 };

@@ -202,9 +202,14 @@ BlockSpec DraftsSchema() {
       .Field("lookup", &DraftsConfig::lookup, BoolCodec{},
              "Guess that what followed the last tokens where they stood before follows again.")
       .Field("model", &DraftsConfig::model, ModelCodec{},
-             "A smaller model with the same vocabulary that guesses; a file or a name as in "
-             "`model.path`. With `lookup` it guesses where the lookup finds nothing.",
+             "A smaller model with the same vocabulary that guesses, or the model's own drafter; a "
+             "file or a name as in `model.path`. With `lookup` it guesses where the lookup finds "
+             "nothing.",
              "none")
+      .Field("mtp", &DraftsConfig::mtp, AutoCodec<BoolCodec>{},
+             "Guess with the drafter that Gemma 4 models have (multi-token prediction): that of "
+             "`model`, of Ollama's store, or a file `mtp-*.gguf` next to the model. `auto`: if "
+             "there is one, as many tokens as pay. `true`: also where it does not pay.")
       .Field("max", &DraftsConfig::max, IntegerCodec{1, kMaxDraft},
              "Most tokens of a guess. How many of the last ones were right decides on fewer.")
       .Field("min", &DraftsConfig::min, IntegerCodec{0, kMaxDraft},

@@ -19,9 +19,10 @@ int64_t MatchBefore(std::span<const int32_t> tokens, int64_t end) {
 
 }  // namespace
 
-void LookUpDraft(std::span<const int32_t> tokens, int64_t most, std::vector<int32_t>& draft) {
+void LookUpDraft(std::span<const int32_t> tokens, int64_t least, int64_t most,
+                 std::vector<int32_t>& draft) {
   const int64_t size = std::ssize(tokens);
-  int64_t longest = kMinLookup - 1;
+  int64_t longest = least - 1;
   int64_t from = size;  // where the tokens that followed begin
   for (int64_t end = size - 1; end > 0 && longest < kMaxLookup; --end) {
     const int64_t length = MatchBefore(tokens, end);

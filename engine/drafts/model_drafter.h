@@ -13,21 +13,11 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "engine/drafts/draft_request.h"
 #include "engine/model_session.h"
 #include "engine/scheduling/batch_session.h"
-#include "samplers/row_sampling.h"
 
 namespace rullama {
-
-// A sequence to be continued by a draft.
-struct DraftRequest {
-  int32_t slot = 0;
-  uint64_t client = 0;
-  std::span<const int32_t> tokens = {};  // prompt and answer so far; the last one has no row yet
-  int64_t most = 0;                      // tokens to draft
-  RowSampling sampling = {};             // without a mask
-  std::vector<int32_t> draft = {};       // the result
-};
 
 // The wanted rows of a step of a draft model: after a draft that was accepted as a whole, a slot
 // lacks its last token as well.

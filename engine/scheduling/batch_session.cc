@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/ir/draft_names.h"
 #include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
 #include "engine/media/soft_row_ids.h"
@@ -113,8 +114,18 @@ Status BatchSession::StartDraw(std::span<const RowRequest> rows) {
   chain_ = ChainFor(rows);
   RL_RETURN_IF_ERROR(inputs_.Set(chain_.kind, samplings_));
   RL_RETURN_IF_ERROR(SetRowInputs(inputs_, session_, lane_));
+  if (graphs_.drafts) RL_RETURN_IF_ERROR(SetPlaces());
   step_.graph = graphs_.Draw(chain_);
   return lane_ ? session_.Start(*lane_, step_) : session_.Run(step_);
+}
+
+Status BatchSession::SetPlaces() {
+  places_.clear();
+  for (const int32_t wanted : step_.wanted) {
+    const auto row = static_cast<size_t>(wanted);
+    places_.push_back(DraftGraphs::PlaceOf(step_.slot[row], step_.pos[row]));
+  }
+  return session_.SetInput(draft_names::kPlace, BytesOf(places_), lane_);
 }
 
 Result<std::span<const RowResult>> BatchSession::Finish(std::span<const RowRequest> rows) {

@@ -75,6 +75,8 @@ class BatchSession {
   [[nodiscard]] RowChainOptions ChainFor(std::span<const RowRequest> rows);
   // Starts the rows of step_.
   Status StartDraw(std::span<const RowRequest> rows);
+  // Says where the wanted rows of step_ are kept for drafts.
+  Status SetPlaces();
   Status ReadOutput(std::string_view name, std::span<std::byte> data);
   Status ReadLogprobs(std::span<const RowRequest> rows);
   // `token` was drawn after `position`.
@@ -87,6 +89,7 @@ class BatchSession {
   StepLane lane_;
   RowChainOptions chain_;  // of the step that was started last
   RowInputs inputs_;
+  std::vector<int32_t> places_;               // draft_names::kPlace of the last step
   std::optional<SoftRowInputs> soft_inputs_;  // none: the program has no graph for media
   StepRows step_;
   std::vector<int32_t> history_;  // media_names::kHistory of the last step with media

@@ -14,8 +14,13 @@ namespace {
 // same bytes in a step of this many rows as alone (docs/numerics.md), and on a GPU such a step
 // takes little more time than one of a single row.
 constexpr int64_t kDraftRows = 16;
-// The length of the first draft of an answer; then what was accepted decides.
-constexpr int64_t kFirstLength = 4;
+// With an assistant a lookup has to be surer of its guess.
+constexpr int64_t kLeastLookup = 4;
+// A slot whose drafts do not pay tries one again after this many steps.
+constexpr int64_t kStepsWithout = 16;
+// An assistant whose drafts begin with a wrong token more often than that belongs to another model.
+constexpr int64_t kDraftsToJudge = 200;
+constexpr double kLeastRight = 0.1;
 
 }  // namespace
 
@@ -30,15 +35,24 @@ int64_t NextDraftLength(int64_t drafted, int64_t accepted, int64_t most) {
   return std::clamp<int64_t>(length, 1, most);
 }
 
-int64_t DraftMaker::MostFor(int32_t slot) const {
+int64_t DraftMaker::LengthFor(const RunningJob& running, int64_t others, int64_t most) const {
+  if (!options_.drafts.as_pays) {
+    const int64_t length = running.draft_length > 0 ? running.draft_length : kFirstDraftLength;
+    return std::min(most, std::max(length, options_.drafts.least));
+  }
+  const int64_t best = BestDraftLength(costs_, running.acceptance, others, most);
+  const bool tries = running.undrafted >= kStepsWithout;
+  return best == 0 && tries ? std::min<int64_t>(most, 1) : best;
+}
+
+int64_t DraftMaker::MostFor(int32_t slot, int64_t others) const {
   const RunningJob& running = jobs_.At(slot);
   const Job& job = *running.job;
   if (!job.drafts) return 0;
   // The row of the last token needs no draft after it.
   int64_t most = options_.CapacityOf(job) - session_.past(slot) - 1;
   if (job.max_tokens >= 0) most = std::min(most, job.max_tokens - running.drawn - 1);
-  const int64_t length = running.draft_length > 0 ? running.draft_length : kFirstLength;
-  return std::min({most, options_.drafts.most, std::max(length, options_.drafts.least)});
+  return LengthFor(running, others, std::min(most, options_.drafts.most));
 }
 
 Status DraftMaker::Make(std::span<const int32_t> writing) {
@@ -48,30 +62,51 @@ Status DraftMaker::Make(std::span<const int32_t> writing) {
   int64_t left = DecodeRows(options_.slots, options_.drafts.most) - std::ssize(writing);
   int64_t slots_left = std::ssize(writing);
   for (const int32_t slot : writing) {
-    const RunningJob& running = jobs_.At(slot);
-    const int64_t most = std::min(MostFor(slot), left / slots_left--);
+    RunningJob& running = jobs_.At(slot);
+    ++running.undrafted;
+    const int64_t most = std::min(MostFor(slot, std::ssize(writing) - 1), left / slots_left--);
     if (most < std::max<int64_t>(options_.drafts.least, 1)) continue;
     left -= most;
-    DraftRequest& request = requests_.emplace_back(DraftRequest{.slot = slot,
-                                                                .client = running.job->client,
-                                                                .tokens = running.sequence,
-                                                                .most = most,
-                                                                .sampling = running.job->sampling});
-    if (options_.drafts.lookup) LookUpDraft(request.tokens, most, request.draft);
+    requests_.push_back({.slot = slot,
+                         .client = running.job->client,
+                         .tokens = running.sequence,
+                         .most = most,
+                         .sampling = running.job->sampling,
+                         .follows_step = running.follows_step});
   }
-  if (options_.drafts.drafter != nullptr) {
-    RL_RETURN_IF_ERROR(options_.drafts.drafter->Draft(requests_));
+  RL_RETURN_IF_ERROR(Draft());
+  TakeDrafts();
+  return OkStatus();
+}
+
+Status DraftMaker::Draft() {
+  const DraftOptions& drafts = options_.drafts;
+  if (drafts.lookup) {
+    const int64_t least = drafts.assistant != nullptr ? kLeastLookup : kMinLookup;
+    for (DraftRequest& request : requests_) {
+      LookUpDraft(request.tokens, least, request.most, request.draft);
+    }
   }
+  if (drafts.drafter != nullptr) return drafts.drafter->Draft(requests_);
+  if (drafts.assistant == nullptr) return OkStatus();
+  const EngineClock::time_point begin = EngineClock::now();
+  RL_ASSIGN_OR_RETURN(const int64_t tokens, drafts.assistant->Draft(requests_));
+  costs_.CountDraft(tokens, SecondsBetween(begin, EngineClock::now()));
+  return OkStatus();
+}
+
+void DraftMaker::TakeDrafts() {
   for (DraftRequest& request : requests_) {
     std::vector<int32_t>& draft = request.draft;
     const auto is_last = [this](int32_t token) {
       return options_.IsEnd(token) || IsSoftRow(token);
     };
     draft.erase(std::ranges::find_if(draft, is_last), draft.end());
-    if (std::ssize(draft) < options_.drafts.least) continue;
-    jobs_.At(request.slot).draft = std::move(draft);
+    if (draft.empty() || std::ssize(draft) < options_.drafts.least) continue;
+    RunningJob& running = jobs_.At(request.slot);
+    running.draft = std::move(draft);
+    running.undrafted = 0;
   }
-  return OkStatus();
 }
 
 void DraftMaker::AddRows(int32_t slot, std::vector<RowRequest>& rows) {
@@ -95,10 +130,23 @@ void DraftMaker::Count(RunningJob& running, int64_t drafted, int64_t accepted) {
   running.drafts.drafted += drafted;
   running.drafts.accepted += accepted;
   running.draft_length = NextDraftLength(drafted, accepted, options_.drafts.most);
+  running.acceptance.Count(drafted, accepted);
+  if (options_.drafts.assistant != nullptr) WarnOfWrongDrafts(accepted);
   counters_.Update([=](EngineStats& stats) {
     stats.drafted += static_cast<uint64_t>(drafted);
     stats.drafts_accepted += static_cast<uint64_t>(accepted);
   });
+}
+
+void DraftMaker::CountStep(size_t rows, EngineClock::time_point begin) {
+  costs_.CountStep(static_cast<int64_t>(rows), SecondsBetween(begin, EngineClock::now()));
+}
+
+void DraftMaker::WarnOfWrongDrafts(int64_t accepted) {
+  if (accepted > 0) ++began_right_;
+  if (++checked_ != kDraftsToJudge || !options_.warn) return;
+  const double right = static_cast<double>(began_right_) / static_cast<double>(checked_);
+  if (right < kLeastRight) options_.warn("the drafter does not fit this model: it guesses wrongly");
 }
 
 }  // namespace rullama

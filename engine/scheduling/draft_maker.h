@@ -12,7 +12,8 @@
 #include "core/base/status.h"
 #include "core/constraint/matcher.h"
 #include "core/runtime/session.h"
-#include "engine/drafts/model_drafter.h"
+#include "engine/drafts/draft_length.h"
+#include "engine/drafts/draft_request.h"
 #include "engine/scheduling/batch_session.h"
 #include "engine/scheduling/engine_counters.h"
 #include "engine/scheduling/scheduler_options.h"
@@ -34,16 +35,27 @@ class DraftMaker {
   void AddRows(int32_t slot, std::vector<RowRequest>& rows);
   // After a step with a draft.
   void Count(RunningJob& running, int64_t drafted, int64_t accepted);
+  // After any decode step, which began at `begin`.
+  void CountStep(size_t rows, EngineClock::time_point begin);
 
  private:
-  // The tokens that the next draft of a slot may have.
-  [[nodiscard]] int64_t MostFor(int32_t slot) const;
+  // The tokens that the next draft of a slot may have, where `others` slots decode, too.
+  [[nodiscard]] int64_t MostFor(int32_t slot, int64_t others) const;
+  // The length of a draft by what the last ones of the slot were worth.
+  [[nodiscard]] int64_t LengthFor(const RunningJob& running, int64_t others, int64_t most) const;
+  Status Draft();
+  // Takes the drafts of requests_ to their jobs.
+  void TakeDrafts();
+  void WarnOfWrongDrafts(int64_t accepted);
 
   Session& session_;
   const SchedulerOptions& options_;
   SlotJobs& jobs_;
   EngineCounters& counters_;
-  std::vector<DraftRequest> requests_;                       // kept for its memory
+  DraftCosts costs_;
+  int64_t checked_ = 0;                 // drafts of the assistant
+  int64_t began_right_ = 0;             // of these, those whose first token was right
+  std::vector<DraftRequest> requests_;  // kept for its memory
   std::deque<std::optional<constraint::Matcher>> matchers_;  // of the rows of drafts
 };
 

@@ -185,6 +185,7 @@ Status PromptReader::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
   RL_ASSIGN_OR_RETURN(const SessionStats stats, session_.Stats());
   for (size_t i = 0; i < writers.size(); ++i) {
     if (!BeginWriting(jobs_.At(writers[i]), stats)) continue;
+    jobs_.At(writers[i]).follows_step = writers[i] == slot;
     jobs_.TakeToken(writers[i], session_.past(writers[i]), results[i]);
   }
   return OkStatus();

@@ -9,6 +9,7 @@
 
 #include "core/base/session_stats.h"
 #include "engine/canvas_generator.h"
+#include "engine/drafts/draft_length.h"
 #include "engine/job.h"
 #include "engine/prompt_encoder.h"
 #include "samplers/canvas_random.h"
@@ -56,6 +57,9 @@ struct RunningJob {
   int64_t draft_length = 0;       // of the next draft, at most; 0: it is the first
   std::vector<int32_t> draft;     // of the next step
   DraftCounts drafts;
+  bool follows_step = false;   // `token` was drawn by a step of this slot
+  DraftAcceptance acceptance;  // of the assistant's drafts
+  int64_t undrafted = 0;       // steps without a draft since the last one that had one
 
   [[nodiscard]] bool writes() const { return token || canvases; }
   [[nodiscard]] bool has_read() const { return read == std::ssize(job->prompt); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/canvas_generator.h"
+#include "engine/drafts/assistant_drafter.h"
 #include "engine/drafts/model_drafter.h"
 #include "engine/engine_observer.h"
 #include "engine/job.h"
@@ -20,10 +21,12 @@
 namespace rullama {
 
 struct DraftOptions {
-  int64_t most = 0;                 // tokens of a draft; 0: there are no drafts
-  int64_t least = 0;                // a shorter draft is not used
-  bool lookup = false;              // lookup_draft.h
-  ModelDrafter* drafter = nullptr;  // borrowed; drafts where the lookup finds nothing
+  int64_t most = 0;                       // tokens of a draft; 0: there are no drafts
+  int64_t least = 0;                      // a shorter draft is not used
+  bool lookup = false;                    // lookup_draft.h
+  ModelDrafter* drafter = nullptr;        // borrowed; drafts where the lookup finds nothing
+  AssistantDrafter* assistant = nullptr;  // borrowed; in place of `drafter`
+  bool as_pays = false;                   // drafts of the assistant are as long as pays
 };
 
 // The most rows of a decode step of this many slots.

@@ -92,6 +92,7 @@ bool TokenDecoder::Start(Group& group) {
 void TokenDecoder::Finish(Group& group) {
   const auto results = group.batch.Finish(group.rows);
   counters_.CountStep(&EngineStats::decode, group.rows.size(), group.begin);
+  drafts_.CountStep(group.rows.size(), group.begin);
   group.started = false;
   std::erase(started_, &group);
   for (const int32_t slot : group.slots) jobs_.At(slot).in_step = false;
@@ -119,6 +120,7 @@ size_t TokenDecoder::TakeRows(std::span<const RowRequest> rows, size_t first,
   const CheckedDraft checked = CheckDraft(rows, first, results);
   // The position after the first row.
   const auto past = session_.past(slot) - static_cast<int32_t>(checked.drafted);
+  jobs_.At(slot).follows_step = true;
   if (checked.drafted > 0) drafts_.Count(jobs_.At(slot), checked.drafted, checked.accepted);
   const auto keep = [&](int32_t position) -> Status {
     return session_.past(slot) > position ? session_.SetPast(slot, position) : OkStatus();

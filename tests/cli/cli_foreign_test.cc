@@ -25,7 +25,7 @@ std::vector<Habit> Habits() {
       {{"--rpc", "host:1"}, "not supported: all devices"},
       {{"-ot", "exps=CPU"}, "use placement.host_weights"},
       {{"-tb", "4"}, "use -t N"},
-      {{"--draft", "8"}, "use --draft-max N"},
+      {{"--draft-n", "8"}, "use --draft-max N"},
       {{"-ngld", "99"}, "not supported: the draft model runs"},
       {{"-hff", "m.gguf"}, "rullama pull -hf USER/REPO --file PATH"},
       {{"-hft", "hf_x"}, "set HF_TOKEN"},
@@ -121,7 +121,7 @@ TEST(Habits, GpuLayersChooseTheBackend) {
 }
 
 TEST(Habits, DraftModelsHaveTheirNamesOfLlamaCpp) {
-  for (const char* option : {"-md", "--model-draft", "--draft-model"}) {
+  for (const char* option : {"-md", "--draft", "--model-draft", "--draft-model"}) {
     const std::string shown =
         Shown({option, "small.gguf", "--draft-lookup", "--draft-max", "16", "--draft-min", "2"})
             .out;
@@ -131,6 +131,9 @@ TEST(Habits, DraftModelsHaveTheirNamesOfLlamaCpp) {
     EXPECT_THAT(shown, HasSubstr("min: 2  # flag"));
   }
   EXPECT_THAT(Shown({"--draft-max", "2", "--draft-min", "3"}).err, HasSubstr("[config.conflict]"));
+  const RunResult length = Shown({"--draft", "8"});
+  EXPECT_EQ(length.exit_code, 2);
+  EXPECT_THAT(length.err, HasSubstr("use --draft-max N"));
 }
 
 TEST(Habits, ExpertsOnTheProcessor) {

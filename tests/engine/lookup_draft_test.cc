@@ -12,7 +12,7 @@ using ::testing::IsEmpty;
 
 std::vector<int32_t> Drafted(const std::vector<int32_t>& tokens, int64_t most = 3) {
   std::vector<int32_t> draft;
-  LookUpDraft(tokens, most, draft);
+  LookUpDraft(tokens, kMinLookup, most, draft);
   return draft;
 }
 

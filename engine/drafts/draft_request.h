@@ -1,0 +1,22 @@
+// A sequence to be continued by a draft.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "samplers/row_sampling.h"
+
+namespace rullama {
+
+struct DraftRequest {
+  int32_t slot = 0;
+  uint64_t client = 0;
+  std::span<const int32_t> tokens = {};  // prompt and answer so far; the last one has no row yet
+  int64_t most = 0;                      // tokens to draft
+  RowSampling sampling = {};             // without a mask
+  bool follows_step = false;             // the last token was drawn by a step of this slot
+  std::vector<int32_t> draft = {};       // the result
+};
+
+}  // namespace rullama

@@ -1,0 +1,84 @@
+#include "engine/drafts/draft_length.h"
+
+#include <gtest/gtest.h>
+
+namespace rullama {
+namespace {
+
+// Measures a step of each number of rows, `seconds(rows)`, and tokens of drafts. The first of each
+// is not counted.
+template <typename Seconds>
+DraftCosts Costs(const Seconds& seconds, double token) {
+  DraftCosts costs;
+  for (int i = 0; i < 2; ++i) {
+    for (int64_t rows = 1; rows <= kMaxDraftLength + 1; ++rows) {
+      costs.CountStep(rows, seconds(rows));
+    }
+    costs.CountDraft(2, 2 * token);
+  }
+  return costs;
+}
+
+DraftAcceptance After(int rounds, int64_t drafted, int64_t accepted) {
+  DraftAcceptance acceptance;
+  for (int i = 0; i < rounds; ++i) acceptance.Count(drafted, accepted);
+  return acceptance;
+}
+
+TEST(DraftCosts, LeaveOutTheFirstStepOfASize) {
+  DraftCosts costs;
+  costs.CountStep(1, 5);
+  EXPECT_EQ(costs.StepSeconds(1), 0);
+  costs.CountStep(1, 1);
+  EXPECT_EQ(costs.StepSeconds(1), 1);
+  costs.CountStep(1, 2);
+  EXPECT_GT(costs.StepSeconds(1), 1);
+  EXPECT_LT(costs.StepSeconds(1), 1.5);
+}
+
+TEST(DraftCosts, AreEstimatedBetweenAndBeyondMeasurements) {
+  DraftCosts costs;
+  for (int i = 0; i < 2; ++i) {
+    costs.CountStep(1, 1);
+    costs.CountStep(5, 3);
+  }
+  EXPECT_DOUBLE_EQ(costs.StepSeconds(3), 2);
+  EXPECT_GT(costs.StepSeconds(6), 3);
+}
+
+TEST(DraftAcceptance, FollowsWhatWasRight) {
+  EXPECT_GT(After(30, 3, 3).Expected(3), 2.7);
+  EXPECT_LT(After(30, 3, 0).Expected(3), 0.1);
+  // The third token was never put to the test.
+  const DraftAcceptance fresh;
+  const DraftAcceptance one = After(30, 3, 1);
+  EXPECT_GT(one.Expected(1), fresh.Expected(1));
+  EXPECT_LT(one.Expected(2) - one.Expected(1), fresh.Expected(2) - fresh.Expected(1));
+}
+
+TEST(BestDraftLength, MeasuresAStepAloneFirstAndThenAShortDraft) {
+  DraftCosts costs;
+  EXPECT_EQ(BestDraftLength(costs, {}, 0, 7), 0);
+  for (int i = 0; i < 2; ++i) costs.CountStep(1, 1);
+  EXPECT_EQ(BestDraftLength(costs, {}, 0, 7), kFirstDraftLength);
+  EXPECT_EQ(BestDraftLength(costs, {}, 0, 2), 2);
+}
+
+TEST(BestDraftLength, GrowsWithAcceptance) {
+  const DraftCosts cheap = Costs([](int64_t rows) { return 1 + 0.03 * double(rows); }, 0.05);
+  const int64_t usual = BestDraftLength(cheap, {}, 0, 16);
+  EXPECT_GT(usual, 1);
+  EXPECT_GT(BestDraftLength(cheap, After(50, 16, 16), 0, 16), usual);
+  EXPECT_EQ(BestDraftLength(cheap, After(50, 4, 0), 0, 16), 0);
+  EXPECT_EQ(BestDraftLength(cheap, After(50, 16, 16), 0, 3), 3);
+}
+
+TEST(BestDraftLength, IsZeroWhereRowsCostAsMuchAsSteps) {
+  const DraftCosts dear = Costs([](int64_t rows) { return double(rows); }, 0.01);
+  EXPECT_EQ(BestDraftLength(dear, After(50, 16, 16), 0, 16), 0);
+  // Next to other slots a row more is no better.
+  EXPECT_EQ(BestDraftLength(dear, After(50, 16, 16), 3, 16), 0);
+}
+
+}  // namespace
+}  // namespace rullama
