@@ -127,7 +127,7 @@ class CpuDevice final : public sdk::Device {
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<CpuPlan>(graph, kernels_, activation_bits_, pool_, host_);
+    return std::make_unique<CpuPlan>(graph, kernels_, activation_bits_, pool_, arena_, host_);
   }
 
  private:

@@ -136,10 +136,16 @@ struct CompileContext {
   class Workspace& workspace;
   // The list to which nodes are appended in execution order.
   class NodeList& nodes;
+  // Memory of the device for copies of weights.
+  WeightArena& arena;
 
   [[nodiscard]] View Input(uint32_t i) const {
     const rl_value* value = graph.input(op, i);
     return value == nullptr ? View{} : View::Of(*value);
+  }
+  // Of an input that is a constant.
+  [[nodiscard]] CpuWeight& Weight(uint32_t i) const {
+    return *sdk::WeightOf<CpuWeight>(*graph.input(op, i));
   }
   [[nodiscard]] View Result(uint32_t i = 0) const { return View::Of(graph.result(op, i)); }
   template <typename Attrs>

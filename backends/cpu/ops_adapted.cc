@@ -1,6 +1,7 @@
 // Products with low-rank adapters: y = x W^T + (x A^T) B^T. The narrow product with A runs first,
 // of all adapters of an op in one node; a worker adds that with B to a block of rows of W right
-// after it has computed them, while they are in cache. A and B keep all their bits.
+// after it has computed them, while they are in cache. A and B keep all their bits; the plugin has
+// copies of them that are read in one stream (weight.h).
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -9,8 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "backends/cpu/kernels/scratch.h"
-#include "backends/cpu/kernels/transpose.h"
 #include "backends/cpu/op_rows.h"
 #include "backends/cpu/product.h"
 
@@ -26,17 +25,25 @@ void FetchSoon(const float* first, size_t count) {
 
 // An adapter of an op, and x A^T [rows of x][rank].
 struct LowRank {
-  View a, b;
+  const float* a;         // [rank][columns of the weight]
+  const float* b_panels;  // CpuWeight::TransposedPanels()
+  size_t rank;
   float* inner;
-
-  [[nodiscard]] size_t rank() const { return static_cast<size_t>(a.dims[0].constant); }
 };
 
+MatrixShape ShapeOf(const View& constant) {
+  return {.rows = static_cast<size_t>(constant.dims[0].constant),
+          .columns = static_cast<size_t>(constant.dims[1].constant)};
+}
+
 LowRank LowRankOf(const CompileContext& context, const View& x, uint32_t a, uint32_t b) {
-  LowRank adapter{context.Input(a), context.Input(b), nullptr};
-  adapter.inner = reinterpret_cast<float*>(
-      context.workspace.AllocateForOp(MaxBatch(context, x) * adapter.rank() * sizeof(float)));
-  return adapter;
+  const MatrixShape a_shape = ShapeOf(context.Input(a)), b_shape = ShapeOf(context.Input(b));
+  const size_t rank = a_shape.rows;
+  return {.a = context.Weight(a).StreamedRows(a_shape, context.arena),
+          .b_panels = context.Weight(b).TransposedPanels(b_shape, context.arena),
+          .rank = rank,
+          .inner = reinterpret_cast<float*>(
+              context.workspace.AllocateForOp(MaxBatch(context, x) * rank * sizeof(float)))};
 }
 
 // x A^T of each adapter. An item is a block of rows of x and an A, in steps of few rows only some
@@ -46,13 +53,12 @@ class InnerNode final : public Node {
   InnerNode(const CompileContext& context, const View& x, std::span<const LowRank> adapters)
       : kernels_(context.kernels), x_(x) {
     for (const LowRank& adapter : adapters) {
-      const size_t rank = adapter.rank();
       const auto part = [&](size_t begin, size_t end) {
-        return Part{adapter.a.as<const float>(), adapter.inner, rank, begin, end};
+        return Part{adapter.a, adapter.inner, adapter.rank, begin, end};
       };
-      whole_.push_back(part(0, rank));
-      for (size_t begin = 0; begin < rank; begin += kSplitRows) {
-        split_.push_back(part(begin, std::min(begin + kSplitRows, rank)));
+      whole_.push_back(part(0, adapter.rank));
+      for (size_t begin = 0; begin < adapter.rank; begin += kSplitRows) {
+        split_.push_back(part(begin, std::min(begin + kSplitRows, adapter.rank)));
       }
     }
   }
@@ -116,8 +122,7 @@ class AdaptedProduct {
   [[nodiscard]] size_t rows() const { return base_.rows(); }
   [[nodiscard]] size_t BlockRows(size_t batch) const { return base_.BlockRows(batch); }
   [[nodiscard]] size_t ScratchBytes(size_t max_batch) const {
-    const size_t columns = adapter_.rank() * BlockRows(max_batch) * sizeof(float);
-    return columns + kScratchAlignment + base_.ScratchBytes(max_batch);
+    return base_.ScratchBytes(max_batch);
   }
 
   void Run(size_t batch, size_t n_begin, size_t n_end, std::byte* scratch) const {
@@ -125,45 +130,41 @@ class AdaptedProduct {
     for (size_t begin = n_begin; begin < n_end; begin += block) {
       const size_t end = std::min(begin + block, n_end);
       FetchRows(begin, end);
-      base_.Run(batch, begin, end, BaseScratch(batch, scratch));
-      Add(batch, begin, end, y_ + begin, rows(), scratch);
+      base_.Run(batch, begin, end, scratch);
+      Add(batch, begin, end, y_ + begin, rows());
     }
   }
 
   // At most BlockRows() rows, as with Product.
   void RunBlock(size_t batch, size_t n_begin, size_t n_end, float* y, std::byte* scratch) const {
     FetchRows(n_begin, n_end);
-    base_.RunBlock(batch, n_begin, n_end, y, BaseScratch(batch, scratch));
-    Add(batch, n_begin, n_end, y, BlockRows(batch), scratch);
+    base_.RunBlock(batch, n_begin, n_end, y, scratch);
+    Add(batch, n_begin, n_end, y, BlockRows(batch));
   }
 
  private:
-  // Scratch begins with columns [begin, end) of B^T.
-  [[nodiscard]] std::byte* BaseScratch(size_t batch, std::byte* scratch) const {
-    return scratch + adapter_.rank() * BlockRows(batch) * sizeof(float);
-  }
-
   // Rows of B, which come while the product with the weight is computed.
   void FetchRows(size_t begin, size_t end) const {
-    const size_t rank = adapter_.rank();
-    FetchSoon(adapter_.b.as<const float>() + begin * rank, (end - begin) * rank);
+    FetchSoon(adapter_.b_panels + begin * adapter_.rank, (end - begin) * adapter_.rank);
   }
 
   // y[m][n - n_begin] += the product of row m of x A^T with row n of B.
-  void Add(size_t batch, size_t n_begin, size_t n_end, float* y, size_t y_stride,
-           std::byte* scratch) const {
-    const size_t rank = adapter_.rank(), count = n_end - n_begin;
-    auto* columns = reinterpret_cast<float*>(scratch);
-    Transpose(adapter_.b.as<const float>() + n_begin * rank, count, rank, columns);
-    kernels_.add_weighted_rows({.factors = adapter_.inner,
-                                .output_stride = rank,
-                                .rows = columns,
-                                .row_stride = count,
-                                .count = rank,
-                                .columns = count,
-                                .y = y,
-                                .y_stride = y_stride,
-                                .outputs = batch});
+  void Add(size_t batch, size_t n_begin, size_t n_end, float* y, size_t y_stride) const {
+    for (size_t n = n_begin; n < n_end;) {
+      const size_t in_panel = n % kTransposedRows, panel = n - in_panel;
+      const size_t panel_rows = std::min(kTransposedRows, rows() - panel);
+      const size_t count = std::min(panel + panel_rows, n_end) - n;
+      kernels_.add_weighted_rows({.factors = adapter_.inner,
+                                  .output_stride = adapter_.rank,
+                                  .rows = adapter_.b_panels + panel * adapter_.rank + in_panel,
+                                  .row_stride = panel_rows,
+                                  .count = adapter_.rank,
+                                  .columns = count,
+                                  .y = y + (n - n_begin),
+                                  .y_stride = y_stride,
+                                  .outputs = batch});
+      n += count;
+    }
   }
 
   const KernelTable& kernels_;

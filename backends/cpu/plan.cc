@@ -237,11 +237,12 @@ void NodeList::Written(const rl_value& value, Workspace& workspace) {
 }
 
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
-                 ActivationBits activation_bits, ThreadPool& pool, sdk::Host host)
+                 ActivationBits activation_bits, ThreadPool& pool, WeightArena& arena,
+                 sdk::Host host)
     : pool_(pool), host_(host), kernels_(KernelsOf(graph, kernels)) {
   const auto compile = [&](const OpRow& row, const rl_op& op, uint32_t index) {
     list_.set_op_index(index);
-    row.build({graph, op, kernels_, activation_bits, pool.workers(), workspace_, list_});
+    row.build({graph, op, kernels_, activation_bits, pool.workers(), workspace_, list_, arena});
     for (uint32_t result = 0; result < op.result_count; ++result) {
       list_.Written(graph.result(op, result), workspace_);
     }

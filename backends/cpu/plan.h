@@ -133,7 +133,7 @@ class NodeList {
 class CpuPlan final : public sdk::Plan {
  public:
   CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ActivationBits activation_bits,
-          ThreadPool& pool, sdk::Host host);
+          ThreadPool& pool, WeightArena& arena, sdk::Host host);
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
   [[nodiscard]] std::span<const rl_op_time> Times() override;

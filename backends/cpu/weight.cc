@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <utility>
 
+#include "backends/cpu/kernels/transpose.h"
 #include "backends/cpu/thread_pool.h"
 
 namespace rullama::cpu {
@@ -60,6 +62,29 @@ CpuWeight::CpuWeight(const KernelTable& kernels, const rl_weight_desc& desc, Wei
       pack(static_cast<const std::byte*>(desc.data) + at, row_bytes, k, memory_.get() + at);
     }
   });
+}
+
+const float* CpuWeight::StreamedRows(MatrixShape shape, WeightArena& arena) {
+  if (streamed_ == nullptr) {
+    const size_t bytes = shape.rows * shape.columns * sizeof(float);
+    streamed_ = arena.Allocate(bytes);
+    std::memcpy(streamed_.get(), data_, bytes);
+  }
+  return reinterpret_cast<const float*>(streamed_.get());
+}
+
+const float* CpuWeight::TransposedPanels(MatrixShape shape, WeightArena& arena) {
+  if (transposed_ == nullptr) {
+    transposed_ = arena.Allocate(shape.rows * shape.columns * sizeof(float));
+    const auto* rows = static_cast<const float*>(data_);
+    auto* panels = reinterpret_cast<float*>(transposed_.get());
+    for (size_t first = 0; first < shape.rows; first += kTransposedRows) {
+      const size_t at = first * shape.columns;
+      Transpose(rows + at, std::min(kTransposedRows, shape.rows - first), shape.columns,
+                panels + at);
+    }
+  }
+  return reinterpret_cast<const float*>(transposed_.get());
 }
 
 bool CanBePacked(const KernelTable& kernels, const rl_weight_desc& desc) {

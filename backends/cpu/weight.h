@@ -29,7 +29,16 @@ class WeightArena {
   size_t left_ = 0;            // free bytes from next_ on
 };
 
-// Immutable after construction; any thread may read.
+// Rows of B that TransposedPanels() stores side by side.
+inline constexpr size_t kTransposedRows = 64;
+
+// A matrix of f32 numbers.
+struct MatrixShape {
+  size_t rows, columns;
+};
+
+// Any thread may read data(). The copies are made while a plan is compiled, by one thread at a
+// time.
 class CpuWeight final : public sdk::Weight {
  public:
   // Reads `data` in place; `data` must outlive the weight.
@@ -42,8 +51,17 @@ class CpuWeight final : public sdk::Weight {
   [[nodiscard]] const void* data() const { return data_; }
   [[nodiscard]] bool packed() const { return memory_ != nullptr; }
 
+  // Copies of an f32 matrix that is the A or the B of an adapter, in the large pages of the arena.
+  // Each is made at its first call and lives as long as the weight. They throw std::bad_alloc.
+  //
+  // The rows as they are.
+  const float* StreamedRows(MatrixShape shape, WeightArena& arena);
+  // Panels of kTransposedRows rows, the last one with the rest; each is stored as its transpose.
+  const float* TransposedPanels(MatrixShape shape, WeightArena& arena);
+
  private:
   std::shared_ptr<std::byte> memory_;  // packed rows; null for a weight that is read in place
+  std::shared_ptr<std::byte> streamed_, transposed_;
   const void* data_;
 };
 

@@ -1,5 +1,6 @@
 #include "backends/cpu/weight.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -35,6 +36,30 @@ TEST(WeightArena, PiecesOutliveIt) {
   first.reset();
   std::memset(last.get(), 7, 100);
   EXPECT_EQ(last.get()[99], std::byte(7));
+}
+
+// The matrices of adapters: with fewer rows than a panel, whole panels, and a rest.
+TEST(CpuWeight, CopiesKeepEachNumber) {
+  constexpr size_t kColumns = 3;
+  for (const size_t rows : {size_t{5}, 2 * kTransposedRows, 2 * kTransposedRows + 9}) {
+    std::vector<float> matrix(rows * kColumns);
+    for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<float>(i);
+    WeightArena arena;
+    CpuWeight weight(matrix.data());
+    const float* same = weight.StreamedRows({rows, kColumns}, arena);
+    EXPECT_EQ(std::vector<float>(same, same + matrix.size()), matrix) << rows;
+    const float* panels = weight.TransposedPanels({rows, kColumns}, arena);
+    for (size_t row = 0; row < rows; ++row) {
+      const size_t in_panel = row % kTransposedRows, panel = row - in_panel;
+      const size_t panel_rows = std::min(kTransposedRows, rows - panel);
+      for (size_t column = 0; column < kColumns; ++column) {
+        EXPECT_EQ(panels[panel * kColumns + column * panel_rows + in_panel],
+                  matrix[row * kColumns + column])
+            << row << " of " << rows << ", " << column;
+      }
+    }
+    EXPECT_EQ(weight.TransposedPanels({rows, kColumns}, arena), panels);
+  }
 }
 
 }  // namespace
