@@ -296,6 +296,11 @@ void RegisterAll() {
     add("Small", best, DType::kQ6_K, kVocabulary, kWidth, batch);
   }
   add("Gemv", best, DType::kF16, 8960, kWidth, 1);
+  for (DType dtype :
+       {DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S}) {
+    add("Gemv", best, dtype, 8960, kWidth, 1);
+    add("Gemm", best, dtype, 6144, 1536, 512);
+  }
   add("Gemv", Isa::kAvx512Vnni, DType::kQ4_K, kVocabulary, kWidth, 1);
   add("Gemv", Isa::kAvx2, DType::kQ4_K, kVocabulary, kWidth, 1);
   add("Gemv", Isa::kPortable, DType::kQ4_K, kVocabulary, kWidth, 1);

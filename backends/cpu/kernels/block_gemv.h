@@ -9,6 +9,7 @@
 // alone. Included after one of the simd_*.h headers; internal linkage, see there.
 #pragma once
 
+#include "backends/cpu/kernels/codebook_decoders.h"
 #include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kernels/prefetch.h"
 #include "backends/cpu/kernels/quantized_row.h"

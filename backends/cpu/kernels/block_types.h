@@ -20,7 +20,7 @@ constexpr int kWideBias = kWideQuantsAreSigned ? 0 : 128;
 struct BlockFormat {
   DType type;
   int group;     // elements per scale, 16 or 32
-  bool wide;     // quants span all of int8; the others have at most 6 bits
+  bool wide;     // quants span all of int8; the others are unsigned, at most 128 (simd_avx2.h)
   bool has_min;  // the offset is a stored minimum; else -zero * scale
   int zero;      // the quant of weight 0 in types without a minimum
 };
@@ -32,7 +32,9 @@ constexpr BlockFormat kBlockFormats[] = {
     {DType::kMXFP4, 32, false, false, 12},        {DType::kQ2_K, 16, false, true, 0},
     {DType::kQ3_K, 16, false, false, 4},          {DType::kQ4_K, 32, false, true, 0},
     {DType::kQ5_K, 32, false, true, 0},           {DType::kQ6_K, 16, false, false, 32},
-    {DType::kIQ4_XS, 32, true, false, kWideBias},
+    {DType::kIQ4_XS, 32, true, false, kWideBias}, {DType::kIQ2_XXS, 32, false, false, 43},
+    {DType::kIQ2_XS, 16, false, false, 43},       {DType::kIQ2_S, 16, false, false, 43},
+    {DType::kIQ3_XXS, 32, false, false, 62},      {DType::kIQ3_S, 32, false, false, 15},
 };
 
 // The row of a type. A BlockType without one does not compile.

@@ -10,11 +10,6 @@ namespace rullama::cpu {
 // Whether products of a block type take float32 activations and rows of DecodeRow.
 constexpr bool IsDecodedType(DType type) {
   switch (type) {
-    case DType::kIQ2_XXS:
-    case DType::kIQ2_XS:
-    case DType::kIQ2_S:
-    case DType::kIQ3_XXS:
-    case DType::kIQ3_S:
     case DType::kIQ1_S:
     case DType::kIQ1_M:
     case DType::kTQ1_0:

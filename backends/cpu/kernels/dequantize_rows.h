@@ -2,6 +2,7 @@
 // linkage throughout, see simd_portable.h.
 #pragma once
 
+#include "backends/cpu/kernels/codebook_decoders.h"
 #include "backends/cpu/kernels/weight_decoders.h"
 
 namespace rullama::cpu {

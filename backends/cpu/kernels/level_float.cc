@@ -40,8 +40,7 @@ void AddFloatKernels<kIsa>(KernelTable& table) {
         kernels.gemm = &FloatGemm<kType>;
         kernels.dequantize = &DequantizeFloatRow<kType>;
       });
-  ForEachType<DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S,
-              DType::kIQ1_S, DType::kIQ1_M, DType::kTQ1_0, DType::kTQ2_0, DType::kNVFP4>(
+  ForEachType<DType::kIQ1_S, DType::kIQ1_M, DType::kTQ1_0, DType::kTQ2_0, DType::kNVFP4>(
       table.weights, []<DType kType>(WeightKernels& kernels) {
         static_assert(IsDecodedType(kType));
         kernels.gemv = &FloatGemm<kType>;

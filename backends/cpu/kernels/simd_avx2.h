@@ -214,6 +214,16 @@ RL_INLINE void StoreBytes(uint8_t* p, const U8x64& a) {
 RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
   return {Load32(lower), Load32(upper)};
 }
+template <typename F>
+RL_INLINE __m256i JoinFour(F word, int first) {
+  return _mm256_set_epi64x(
+      static_cast<int64_t>(word(first + 3)), static_cast<int64_t>(word(first + 2)),
+      static_cast<int64_t>(word(first + 1)), static_cast<int64_t>(word(first)));
+}
+template <typename F>
+RL_INLINE U8x64 JoinWords(F word) {
+  return {JoinFour(word, 0), JoinFour(word, 4)};
+}
 template <int kLower, int kUpper>
 RL_INLINE U8x64 BroadcastShift(const uint8_t* p, uint8_t mask) {
   const __m256i bytes = Load32(p);
@@ -253,6 +263,17 @@ template <uint8_t kValue>
 RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
   return {OrWhereBit32<kValue>(a.lower, static_cast<uint32_t>(bits)),
           OrWhereBit32<kValue>(a.upper, static_cast<uint32_t>(bits >> 32))};
+}
+RL_INLINE __m256i SetWhereBit32(uint32_t bits) {
+  return OrWhereBit32<0xFF>(_mm256_setzero_si256(), bits);
+}
+template <uint8_t kFrom>
+RL_INLINE U8x64 SubtractWhereBit(const U8x64& a, uint64_t bits) {
+  const __m256i from = _mm256_set1_epi8(static_cast<char>(kFrom));
+  return {_mm256_blendv_epi8(a.lower, _mm256_sub_epi8(from, a.lower),
+                             SetWhereBit32(static_cast<uint32_t>(bits))),
+          _mm256_blendv_epi8(a.upper, _mm256_sub_epi8(from, a.upper),
+                             SetWhereBit32(static_cast<uint32_t>(bits >> 32)))};
 }
 template <int kLower, int kUpper, uint8_t kValue>
 RL_INLINE U8x64 OrWhereByteBit(const U8x64& a, const uint8_t* p) {
@@ -310,7 +331,7 @@ RL_INLINE __m256i AddProducts(__m256i acc, __m256i quants, __m256i x) {
 #ifdef __AVXVNNI__
   return _mm256_dpbusd_avx_epi32(acc, quants, x);
 #else
-  // Pairs of products fit int16: 128 * 127 * 2, or 63 * 127 * 2 for unsigned quants of six bits.
+  // Pairs of products fit int16: 128 * 127 * 2.
   const __m256i pairs =
       kWide ? _mm256_maddubs_epi16(_mm256_sign_epi8(quants, quants), _mm256_sign_epi8(x, quants))
             : _mm256_maddubs_epi16(quants, x);

@@ -154,6 +154,11 @@ RL_INLINE __m256i Load32(const uint8_t* p) {
 RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
   return {_mm512_inserti64x4(_mm512_castsi256_si512(Load32(lower)), Load32(upper), 1)};
 }
+template <typename F>
+RL_INLINE U8x64 JoinWords(F word) {
+  const auto at = [&](int i) { return static_cast<int64_t>(word(i)); };
+  return {_mm512_set_epi64(at(7), at(6), at(5), at(4), at(3), at(2), at(1), at(0))};
+}
 // One value in the lower 32 bytes, another in the upper 32 bytes.
 RL_INLINE __m512i Halves64(int64_t lower, int64_t upper) {
   return _mm512_set_epi64(upper, upper, upper, upper, lower, lower, lower, lower);
@@ -178,6 +183,10 @@ template <uint8_t kValue>
 RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
   // The bits of kValue are clear in a, so addition equals or.
   return {_mm512_mask_add_epi8(a.v, bits, a.v, _mm512_set1_epi8(kValue))};
+}
+template <uint8_t kFrom>
+RL_INLINE U8x64 SubtractWhereBit(const U8x64& a, uint64_t bits) {
+  return {_mm512_mask_sub_epi8(a.v, bits, _mm512_set1_epi8(static_cast<char>(kFrom)), a.v)};
 }
 template <int kLower, int kUpper, uint8_t kValue>
 RL_INLINE U8x64 OrWhereByteBit(const U8x64& a, const uint8_t* p) {

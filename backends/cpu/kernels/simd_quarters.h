@@ -17,6 +17,7 @@ using Float4 = float __attribute__((vector_size(16)));
 using Int4 = int32_t __attribute__((vector_size(16)));
 using Uint4 = uint32_t __attribute__((vector_size(16)));
 using Byte16 = uint8_t __attribute__((vector_size(16)));
+using Ulong2 = uint64_t __attribute__((vector_size(16)));
 constexpr int kQuarters = 4;
 
 struct F32x16 {
@@ -116,6 +117,11 @@ RL_INLINE void StoreBytes(uint8_t* p, const U8x64& a) { std::memcpy(p, &a, sizeo
 RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
   RL_QUARTERS(U8x64, LoadQuarter<Byte16>((i < 2 ? lower : upper) + 16 * (i % 2)));
 }
+// Bytes [8 * i, 8 * i + 8): those of word(i), the lowest first.
+template <typename F>
+RL_INLINE U8x64 JoinWords(F word) {
+  RL_QUARTERS(U8x64, BitCast<Byte16>(Ulong2{word(2 * i), word(2 * i + 1)}));
+}
 // The same 32 bytes in both halves, shifted right by kLower in the lower half and by kUpper in the
 // upper half, then masked with `mask`.
 template <int kLower, int kUpper>
@@ -129,16 +135,25 @@ RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
   return {{low & 15, low >> 4, high & 15, high >> 4}};
 }
 RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) { RL_QUARTERS(U8x64, a.v[i] | b.v[i]); }
+// Byte i: 0xFF if bit i of the lower 16 is set, else 0.
+RL_INLINE Byte16 MaskOfBits(uint64_t bits) {
+  constexpr Byte16 kBit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const auto x = static_cast<uint8_t>(bits), y = static_cast<uint8_t>(bits >> 8);
+  const Byte16 spread = {x, x, x, x, x, x, x, x, y, y, y, y, y, y, y, y};
+  return BitCast<Byte16>((spread & kBit) != 0);
+}
 // Byte i: a | kValue if bit i of `bits` is set, else a.
 template <uint8_t kValue>
 RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
-  constexpr Byte16 kBit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  RL_QUARTERS(U8x64, a.v[i] | (MaskOfBits(bits >> (16 * i)) & kValue));
+}
+// Byte i: kFrom - a if bit i of `bits` is set, else a.
+template <uint8_t kFrom>
+RL_INLINE U8x64 SubtractWhereBit(const U8x64& a, uint64_t bits) {
   U8x64 r;
   for (int i = 0; i < kQuarters; ++i) {
-    const auto x = static_cast<uint8_t>(bits >> (16 * i));
-    const auto y = static_cast<uint8_t>(bits >> (16 * i + 8));
-    const Byte16 spread = {x, x, x, x, x, x, x, x, y, y, y, y, y, y, y, y};
-    r.v[i] = a.v[i] | (BitCast<Byte16>((spread & kBit) != 0) & kValue);
+    const Byte16 mask = MaskOfBits(bits >> (16 * i));
+    r.v[i] = (a.v[i] & ~mask) | ((kFrom - a.v[i]) & mask);
   }
   return r;
 }

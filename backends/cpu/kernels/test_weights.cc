@@ -15,6 +15,19 @@ namespace {
 constexpr int kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 constexpr int kE2M1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
+bool HasCodeBook(DType dtype) {
+  switch (dtype) {
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+    case DType::kIQ3_XXS:
+    case DType::kIQ3_S:
+      return true;
+    default:
+      return false;
+  }
+}
+
 double Half(const uint8_t* p) { return HalfToFloat(static_cast<uint16_t>(p[0] | p[1] << 8)); }
 
 // Byte offsets of the f16 fields of a block.
@@ -158,6 +171,7 @@ void RandomBlock(DType dtype, uint8_t* block, size_t bytes, Rng& rng) {
                          : dtype == DType::kQ4_K                          ? 63 * 15
                          : dtype == DType::kQ3_K                          ? 32 * 4
                          : dtype == DType::kQ2_K                          ? 15 * 3
+                         : HasCodeBook(dtype)                             ? 31 * 15
                                                                           : 16;
   const float signs[2] = {1.0f, -1.0f};
   for (size_t at : HalfFields(dtype)) {
@@ -219,7 +233,7 @@ std::vector<uint8_t> RandomWeights(DType dtype, size_t rows, size_t k, Rng& rng)
 std::vector<double> ReferenceRow(DType dtype, const uint8_t* row, size_t k) {
   const DTypeInfo& info = InfoOf(dtype);
   std::vector<double> values(k);
-  if (IsDecodedType(dtype)) {
+  if (IsDecodedType(dtype) || HasCodeBook(dtype)) {
     std::vector<float> decoded(k);
     sdk::FindDequantizer(dtype)(reinterpret_cast<const std::byte*>(row), k / info.block_elements,
                                 decoded.data());

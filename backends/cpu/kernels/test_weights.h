@@ -1,6 +1,7 @@
 // Test support: random rows of every weight type, and their plain float64 values computed from the
 // published block layouts (docs/numerics.md), independently of the kernels. Those of decoded types
-// are from the SDK, whose decoders are compared with vectors of an independent implementation.
+// and of code books are from the SDK, whose decoders are compared with vectors of an independent
+// implementation.
 #pragma once
 
 #include <rullama/sdk/dtype.h>
@@ -16,13 +17,12 @@
 
 namespace rullama::cpu::testing {
 
-inline constexpr DType kBlockTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,
-                                        DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,
-                                        DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS,
-                                        DType::kMXFP4};
-inline constexpr DType kDecodedTypes[] = {
-    DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S,
-    DType::kIQ1_S,   DType::kIQ1_M,  DType::kTQ1_0, DType::kTQ2_0,   DType::kNVFP4};
+inline constexpr DType kBlockTypes[] = {
+    DType::kQ4_0,  DType::kQ4_1,    DType::kQ5_0,   DType::kQ5_1,  DType::kQ8_0,    DType::kQ2_K,
+    DType::kQ3_K,  DType::kQ4_K,    DType::kQ5_K,   DType::kQ6_K,  DType::kIQ4_NL,  DType::kIQ4_XS,
+    DType::kMXFP4, DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S};
+inline constexpr DType kDecodedTypes[] = {DType::kIQ1_S, DType::kIQ1_M, DType::kTQ1_0,
+                                          DType::kTQ2_0, DType::kNVFP4};
 inline constexpr DType kFloatTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
 // The levels this machine can run.

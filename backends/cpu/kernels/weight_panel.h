@@ -4,6 +4,7 @@
 // horizontal sum. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
+#include "backends/cpu/kernels/codebook_decoders.h"
 #include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kernels/weight_decoders.h"
 

@@ -19,7 +19,8 @@ template <typename F>
 void ForEachBlockType(WeightTable& table, F f) {
   ForEachType<DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,
               DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
-              DType::kIQ4_XS, DType::kMXFP4>(table, f);
+              DType::kIQ4_XS, DType::kMXFP4, DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S,
+              DType::kIQ3_XXS, DType::kIQ3_S>(table, f);
 }
 
 }  // namespace
