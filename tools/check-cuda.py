@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compiles the common GPU kernels as CUDA C++ for sm_90, with NVIDIA's run-time compiler.
 
-No backend uses that form yet: it proves that a row of backends/gpu/dialect.h and a header are all that another
-language needs. Constants have their values before specialisation.
+For machines without a CUDA toolkit, where the build leaves the cuda backend out. Constants have their values before
+specialisation.
 
   .venv/bin/python tools/check-cuda.py BUILD    the build folder has bin/write_kernel_headers
 """
@@ -10,11 +10,12 @@ import ctypes
 import importlib.util
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 
-OPTIONS = ["-arch=sm_90", "--device-as-default-execution-space", "-fmad=false", "-DTHREADS=256"]
+OPTIONS = ["-arch=sm_90", "--device-as-default-execution-space", "-fmad=false", "-DTHREADS=256", "-w"]
 GPU = pathlib.Path(__file__).resolve().parent.parent / "backends" / "gpu"
 
 
@@ -49,6 +50,14 @@ def strings(texts: list[bytes]) -> ctypes.Array:
     return (ctypes.c_char_p * len(texts))(*texts)
 
 
+def constants(header: bytes) -> list[str]:
+    """Options that fix the constants of a kernel, as words."""
+    rows = re.findall(r"^#ifndef C(\d+)  // before specialisation (.*)$", header.decode(), re.MULTILINE)
+    words = {number: struct.unpack("<I", struct.pack("<f", float(value)))[0] if "." in value else int(value)
+             for number, value in rows}
+    return [f"-DC{number}={word}u" for number, word in words.items()]
+
+
 def compiles(nvrtc: ctypes.CDLL, kernel: str, included: dict[str, bytes]) -> bool:
     names = ["dialect.cuh", "types.args.cuh", f"{kernel}.args.cuh", f"{kernel}.kernel"]
     source = "".join(f'#include "{name}"\n' for name in names)
@@ -58,7 +67,8 @@ def compiles(nvrtc: ctypes.CDLL, kernel: str, included: dict[str, bytes]) -> boo
                                        strings([name.encode() for name in included]))
     if created != 0:
         sys.exit(f"nvrtcCreateProgram of {kernel} returns {created}")
-    result = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), strings([option.encode() for option in OPTIONS]))
+    options = OPTIONS + constants(included[f"{kernel}.args.cuh"])
+    result = nvrtc.nvrtcCompileProgram(program, len(options), strings([option.encode() for option in options]))
     if result != 0:
         print(log_of(nvrtc, program), file=sys.stderr)
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))

@@ -1,13 +1,29 @@
 // The dialect of common kernels (backends/gpu/kernels) for CUDA C++; docs/adr/0028 says what the
 // names mean. What follows from kernels.def is in dialect.h. Functions have no qualifiers: NVIDIA's
 // run-time compiler takes them as functions of the device (--device-as-default-execution-space).
-// THREADS, C1, C2, ... are options of the compiler.
+// Options of the compiler are C1, C2, ..., the constants that are fixed, and THREADS, or
+// MOST_THREADS if the size of a workgroup is known no sooner than it runs.
 
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
 typedef unsigned long long Offset;
 typedef uchar* Memory;
+
+#ifdef THREADS
+#define MOST_THREADS THREADS
+#else
+#define THREADS blockDim.x
+#endif
+// In OPEN forms of kernels, lengths of arrays follow from constants that are not fixed.
+#ifdef OPEN
+#define ROOM_FOR(count, most) (most)
+#endif
+// The words of all constants, by id: of those that are not fixed, the kernel reads them.
+extern "C" {
+__constant__ uint constants[16];
+}
+#define CONSTANT(id) constants[id]
 
 // The extents of the step and the first failure of a run: 0, or 1 + the index of an op.
 struct Step {
@@ -19,7 +35,30 @@ struct Extent {
 };
 uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * step->r; }
 
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(THREADS) name(const Push push)
+// A kernel may be launched while the one before it runs (PROGRAMMATIC_STREAM_SERIALIZATION): it
+// lets the next one do the same, and waits for the one before, mostly first of all. A kernel that
+// has something to do meanwhile is an EARLY_KERNEL, which waits itself.
+#if __CUDA_ARCH__ >= 900
+#define LET_NEXT_START() asm volatile("griddepcontrol.launch_dependents;")
+#define WAIT_FOR_INPUTS() asm volatile("griddepcontrol.wait;" : : : "memory")
+#else
+#define LET_NEXT_START()
+#define WAIT_FOR_INPUTS()
+#endif
+#define EARLY_KERNEL(name)                                                           \
+  __forceinline__ void Run(const Push& push);                                        \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS) name(const Push push) { \
+    LET_NEXT_START();                                                                \
+    Run(push);                                                                       \
+  }                                                                                  \
+  __forceinline__ void Run(const Push& push)
+#define KERNEL(name)                                  \
+  __forceinline__ void AfterInputs(const Push& push); \
+  EARLY_KERNEL(name) {                                \
+    WAIT_FOR_INPUTS();                                \
+    AfterInputs(push);                                \
+  }                                                   \
+  __forceinline__ void AfterInputs(const Push& push)
 #define ROWS_OF(name) At(push.name, (const Step*)push.step)
 #define IS_NULL(name) (push.name == nullptr)
 #define FAIL() ((Step*)push.step)->failed_op = push.op
@@ -79,7 +118,7 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 #define ATOMIC_ADD(place, x) atomicAdd(&(place), x)
 #define ATOMIC_MIN(place, x) atomicMin(&(place), x)
 #define ATOMIC_MAX(place, x) atomicMax(&(place), x)
-#define ALL_THREADS THREADS
+#define ALL_THREADS MOST_THREADS
 #define ALL_SUBGROUPS 32
 #define ALL_LANES 1
 #define SUBGROUPS

@@ -152,9 +152,9 @@ $fields$} Push;
 )",
 };
 
-// Needs dialect.cuh before it. Constants may be the options C1, C2, ... of the compiler. Addresses
-// are pointers, also those of records. No backend uses it yet; tools/check-cuda.py compiles the
-// kernels.
+// Needs dialect.cuh before it. Options of the compiler fix some constants: C1, C2, ... are words.
+// The others are read from memory, and M1, M2, ... say for which values there is shared memory.
+// Addresses are pointers, also those of records.
 inline constexpr Dialect kCuda{
     .address = "Memory",
     .dim = "Extent",
@@ -164,12 +164,20 @@ inline constexpr Dialect kCuda{
     .f32x4 = "float4",
     .u32x4 = "uint4",
     .number = "constexpr uint $name$ = $value$;\n",
-    .constant = "#ifndef C$id$\n#define C$id$ $value$\n#endif\nconstexpr $type$ $name$ = C$id$;\n",
+    .constant =
+        "#ifndef C$id$  // before specialisation $value$\n#define C$id$ CONSTANT($id$)\n"
+        "#endif\n#define $name$ $converted$\n",
+    .as_i32 = "int($word$)",
+    .as_f32 = "as_float($word$)",
     .field = "  $type$ $name$;\n",
     .records = "  const $type$* $name$;  // [$count$]\n",
     .record = "struct $type$ {\n$fields$};\n#define HAS_$TYPE$ 1\n",
     .shared = "__shared__ $type$ shared_$name$$dimension$;\n",
-    .shared_memory = "$variables$",
+    .shared_memory = R"(#undef CONSTANT
+#define CONSTANT(id) M##id
+$variables$#undef CONSTANT
+#define CONSTANT(id) constants[id]
+)",
     .no_shared_memory = "",
     .parameter = "",
     .read_parameter = "",
