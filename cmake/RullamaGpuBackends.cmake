@@ -1,14 +1,16 @@
-# rullama_add_gpu_backend(NAME API name LOADER package SOURCES a.cc ... [DEPS x ...] [ENVIRONMENT A=B ...]
+# rullama_add_gpu_backend(NAME [CARD] API name LOADER package SOURCES a.cc ... [DEPS x ...] [ENVIRONMENT A=B ...]
 #                         [EXACT_ENVIRONMENT A=B ...] [CONFORMANCE_ENVIRONMENT A=B ...])
 #                                                          the plugin of a GPU backend of this project
 #                                                          (rullama_add_backend) and the tests that all of them have:
-#                                                          conformance, and the table of its ops. API and LOADER: for
+#                                                          conformance, and the table of its ops. CARD: no driver in
+#                                                          software runs it, so it has none of these tests. API and LOADER: for
 #                                                          its package, the name of the API for people, and the package
 #                                                          of the library that is opened at run time. ENVIRONMENT: of all
 #                                                          tests that may use it. EXACT_ENVIRONMENT: besides, where
 #                                                          its driver's optimiser would change results.
 #                                                          CONFORMANCE_ENVIRONMENT: besides, of conformance
 # rullama_gpu_backends(RESULT)                             their names: the rows of backends/gpu_backends.def
+# rullama_card_backends(RESULT)                            likewise, of those that need a card, where they are built
 # rullama_tests_of_gpu_backends(TEST ... [EXACT])          tests that use them: each is built after them, has their
 #                                                          environment, and with sanitizers leaves out cases that have
 #                                                          the name of one in theirs, since drivers are not built for
@@ -17,19 +19,38 @@
 #                                                          patterns of cases, for each backend with its name in place
 #                                                          of @: for all, or every second one, from 0 or 1 on
 
-function(rullama_gpu_backends result)
+function(rullama_rows_of_gpu_backends result macro)
   set(file ${PROJECT_SOURCE_DIR}/backends/gpu_backends.def)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-  file(STRINGS ${file} rows REGEX "^RL_GPU_BACKEND\\(")
-  list(TRANSFORM rows REPLACE "^RL_GPU_BACKEND\\(([a-z_0-9]+),.*" "\\1")
+  file(STRINGS ${file} rows REGEX "^${macro}\\(")
+  list(TRANSFORM rows REPLACE "^${macro}\\(([a-z_0-9]+)[,)].*" "\\1")
   set(${result} ${rows} PARENT_SCOPE)
 endfunction()
 
+function(rullama_gpu_backends result)
+  rullama_rows_of_gpu_backends(rows RL_GPU_BACKEND)
+  set(${result} ${rows} PARENT_SCOPE)
+endfunction()
+
+# RULLAMA_CUDA is on where the toolkit is found.
+function(rullama_card_backends result)
+  rullama_rows_of_gpu_backends(rows RL_CARD_BACKEND)
+  set(built)
+  foreach(name IN LISTS rows)
+    string(TOUPPER ${name} upper)
+    if(RULLAMA_HAS_${upper})
+      list(APPEND built ${name})
+    endif()
+  endforeach()
+  set(${result} ${built} PARENT_SCOPE)
+endfunction()
+
 function(rullama_add_gpu_backend name)
-  cmake_parse_arguments(ARG "" "API;LOADER" "SOURCES;DEPS;ENVIRONMENT;EXACT_ENVIRONMENT;CONFORMANCE_ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "CARD" "API;LOADER" "SOURCES;DEPS;ENVIRONMENT;EXACT_ENVIRONMENT;CONFORMANCE_ENVIRONMENT" ${ARGN})
   rullama_gpu_backends(names)
-  if(NOT name IN_LIST names)
-    message(FATAL_ERROR "the GPU backend '${name}' has no row in backends/gpu_backends.def, which lists: ${names}")
+  rullama_card_backends(cards)
+  if(NOT name IN_LIST names AND NOT name IN_LIST cards)
+    message(FATAL_ERROR "the GPU backend '${name}' has no row in backends/gpu_backends.def, which lists: ${names} ${cards}")
   endif()
   rullama_add_backend(${name} SOURCES ${ARG_SOURCES} DEPS rullama_gpu ${ARG_DEPS})
   target_include_directories(rullama_backend_${name} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -38,7 +59,7 @@ function(rullama_add_gpu_backend name)
   set_property(GLOBAL PROPERTY RULLAMA_GPU_LOADER_${name} "${ARG_LOADER}")
   set_property(GLOBAL APPEND PROPERTY RULLAMA_GPU_ENVIRONMENT ${ARG_ENVIRONMENT})
   set_property(GLOBAL APPEND PROPERTY RULLAMA_GPU_EXACT_ENVIRONMENT ${ARG_EXACT_ENVIRONMENT})
-  if(NOT RULLAMA_TESTS OR RULLAMA_SANITIZE)
+  if(ARG_CARD OR NOT RULLAMA_TESTS OR RULLAMA_SANITIZE)
     return()
   endif()
   # These tests run on the first device found: in CI that is a driver for CPUs, an ordinary package. Sanitizers would

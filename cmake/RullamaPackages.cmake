@@ -98,6 +98,8 @@ function(rullama_packages)
   set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
   set(CPACK_COMPONENTS_ALL program doc data library plugin-cpu development sdk)
   rullama_gpu_backends(gpu_backends)
+  rullama_card_backends(cards)
+  list(APPEND gpu_backends ${cards})
 
   get_target_property(soversion rullama_shared SOVERSION)
   set(library librullama${soversion})

@@ -1,0 +1,109 @@
+#include "backends/cuda/commands.h"
+
+#include <utility>
+
+#include "backends/gpu/kernel_cache.h"
+#include "backends/gpu/kernel_source.h"
+
+namespace rullama::cuda {
+namespace {
+
+// A graph takes longer to make than a step takes: it is made for steps that are repeated.
+constexpr uint64_t kExecutionsBeforeGraph = 1;
+// The compute capability from which on kernels can be launched early.
+constexpr uint32_t kLaunchesEarly = 90;
+
+}  // namespace
+
+CudaCommands::CudaCommands(const gpu::Recording& recording) : timed_(recording.timed) {
+  launches_.reserve(recording.dispatches.size());
+  for (const gpu::Dispatch& dispatch : recording.dispatches) {
+    const gpu::PipelineKey& key = dispatch.pipeline;
+    const auto& kernel = static_cast<const CudaKernel&>(recording.kernels.Get(key));
+    launches_.push_back({kernel.function(), dispatch.groups, key.constants.front(), dispatch.push});
+  }
+}
+
+void CudaCommands::Start(CudaDriver& driver, Launch& launch, bool early) {
+  void* arguments[] = {launch.arguments.data()};
+  // Then it is launched while the kernel before it runs, for which it waits itself (dialect.cuh).
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = launch.groups[0];
+  config.gridDimY = launch.groups[1];
+  config.gridDimZ = launch.groups[2];
+  config.blockDimX = launch.threads;
+  config.blockDimY = config.blockDimZ = 1;
+  config.hStream = driver.stream();
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  driver.CheckStream(driver.api().LaunchKernelEx(&config, launch.kernel, arguments, nullptr),
+                     "cuLaunchKernelEx");
+}
+
+void CudaCommands::LaunchAll(CudaDriver& driver) {
+  // The first one waits for everything: memory that a kernel reads early may be another step's
+  // result.
+  const bool can = driver.facts().capability >= kLaunchesEarly;
+  for (Launch& launch : launches_) Start(driver, launch, can && &launch != &launches_.front());
+}
+
+void CudaCommands::LaunchTimed(CudaDriver& driver) {
+  const Api& api = driver.api();
+  const auto note_time = [&] {
+    CUevent event = nullptr;
+    driver.CheckStream(api.EventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate");
+    events_.push_back(driver.Own(event, api.EventDestroy));
+    driver.CheckStream(api.EventRecord(event, driver.stream()), "cuEventRecord");
+  };
+  for (Launch& launch : launches_) {
+    note_time();
+    Start(driver, launch, false);
+  }
+  note_time();
+}
+
+void CudaCommands::MakeGraph(CudaDriver& driver) {
+  const Api& api = driver.api();
+  driver.CheckStream(api.StreamBeginCapture(driver.stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                     "cuStreamBeginCapture");
+  LaunchAll(driver);
+  CUgraph graph = nullptr;
+  driver.CheckStream(api.StreamEndCapture(driver.stream(), &graph), "cuStreamEndCapture");
+  const Owned<CUgraph> owned = driver.Own(graph, api.GraphDestroy);
+  CUgraphExec executable = nullptr;
+  driver.CheckStream(api.GraphInstantiateWithFlags(&executable, graph, 0),
+                     "cuGraphInstantiateWithFlags");
+  graph_ = driver.Own(executable, api.GraphExecDestroy);
+}
+
+void CudaCommands::Enqueue(CudaDriver& driver) {
+  if (timed_) return LaunchTimed(driver);
+  if (!graph_ && driver.options().graphs && !launches_.empty() &&
+      executions_++ >= kExecutionsBeforeGraph) {
+    MakeGraph(driver);
+  }
+  if (!graph_) return LaunchAll(driver);
+  driver.CheckStream(driver.api().GraphLaunch(graph_.get(), driver.stream()), "cuGraphLaunch");
+}
+
+// Times of an execution follow those of the one before.
+void CudaCommands::ReadEvents(const CudaDriver& driver, std::vector<gpu::DispatchTime>& times) {
+  const size_t of_execution = launches_.size() + 1;
+  for (size_t i = 0; i + 1 < events_.size(); ++i) {
+    if ((i + 1) % of_execution == 0) continue;  // from the end of an execution to the next one
+    float milliseconds = 0;
+    Check(driver.api(),
+          driver.api().EventElapsedTime(&milliseconds, events_[i].get(), events_[i + 1].get()),
+          "cuEventElapsedTime");
+    constexpr float kNanoseconds = 1e6F;
+    const auto took = static_cast<uint64_t>(milliseconds * kNanoseconds);
+    times.push_back({clock_, clock_ + took});
+    clock_ += took;
+  }
+  events_.clear();
+}
+
+}  // namespace rullama::cuda

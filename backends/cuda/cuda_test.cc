@@ -1,0 +1,246 @@
+// The driver of CUDA devices over a driver library that is none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/driver.h"
+#include "backends/cuda/fake_cuda_test_util.h"
+#include "backends/cuda/images.h"
+#include "backends/cuda/instance.h"
+#include "backends/gpu/block_memory.h"
+#include "backends/gpu/fake_driver_test_util.h"
+#include "backends/gpu/kernel_cache.h"
+
+namespace rullama::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// The error that `call` throws; fails the test if there is none.
+template <typename Call>
+sdk::Error ErrorOf(Call call) {
+  try {
+    call();
+  } catch (const sdk::Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return sdk::Error(RL_OK, "");
+}
+
+// A compute capability that this build has code for.
+int SomeCapability() {
+  for (const uint32_t capability : {80U, 86U, 89U, 90U, 100U, 120U}) {
+    if (HasCodeFor(capability)) return static_cast<int>(capability);
+  }
+  ADD_FAILURE() << "code for " << CodeText();
+  return 0;
+}
+
+// ---- no device ----------------------------------------------------------------------------------
+
+TEST(CudaInstance, WithoutADriver) {
+  Api api;
+  EXPECT_THAT(LoadApi(api, "libno_such_driver.so.1"),
+              AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("libno_such_driver.so.1"),
+                    HasSubstr("install the driver")));
+  // A library without the functions.
+  EXPECT_THAT(LoadApi(api, "libm.so.6"),
+              AllOf(HasSubstr("the NVIDIA driver is too old"), HasSubstr("550")));
+}
+
+TEST(CudaInstance, DriverWithoutADevice) {
+  FakeCuda cuda;
+  cuda.init = CUDA_ERROR_NO_DEVICE;
+  EXPECT_THAT(Instance(cuda.api).reason(), HasSubstr("finds no GPU"));
+  cuda.init = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  EXPECT_THAT(Instance(cuda.api).reason(),
+              AllOf(HasSubstr("cuInit: CUDA_ERROR_FAKE (803)"), HasSubstr("nvidia-smi")));
+  cuda.init = CUDA_SUCCESS;
+  cuda.devices = 0;
+  EXPECT_THAT(Instance(cuda.api).reason(), HasSubstr("finds no GPU"));
+}
+
+TEST(CudaInstance, DevicesWithoutCodeHaveAReason) {
+  FakeCuda cuda;
+  cuda.capability = 35;
+  const Instance instance(cuda.api);
+  EXPECT_THAT(instance.devices(), IsEmpty());
+  EXPECT_THAT(instance.reason(), AllOf(HasSubstr("compute capability 3.5"), HasSubstr(CodeText())));
+}
+
+TEST(CudaInstance, AllDevicesAreListed) {
+  FakeCuda cuda;
+  cuda.capability = SomeCapability();
+  cuda.devices = 2;
+  const Instance instance(cuda.api);
+  ASSERT_THAT(instance.devices(), SizeIs(2));
+  EXPECT_EQ(instance.devices()[1].id, 1);
+  EXPECT_EQ(instance.devices()[1].facts.name, "Fake");
+  EXPECT_EQ(instance.devices()[1].facts.driver, "CUDA 13.0");
+}
+
+// ---- a device -----------------------------------------------------------------------------------
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  CudaDeviceTest() {
+    physical_.facts = {.name = "Fake",
+                       .driver = "CUDA 13.0",
+                       .capability = static_cast<uint32_t>(SomeCapability()),
+                       .memory = uint64_t{1} << 30,
+                       .max_allocation = uint64_t{1} << 30,
+                       .multiprocessors = 2,
+                       .shared_memory = 49152};
+  }
+  ~CudaDeviceTest() override {
+    EXPECT_EQ(cuda_.contexts, 0) << "contexts left current";
+    EXPECT_EQ(cuda_.modules, 0) << "modules left loaded";
+  }
+
+  FakeCuda cuda_;
+  gpu::FakeHost host_;
+  PhysicalDevice physical_;
+};
+
+TEST_F(CudaDeviceTest, WritesAndReads) {
+  CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+  gpu::BlockMemory blocks(driver, 0);
+  const gpu::Allocation memory = blocks.Allocate(size_t{1} << 20);
+  driver.FillZero(memory);
+  const std::array<uint32_t, 2> words{7, 8};
+  driver.Write(memory, 4, std::as_bytes(std::span(words)));
+  std::array<uint32_t, 4> read{1, 1, 1, 1};
+  driver.Read(memory, 0, std::as_writable_bytes(std::span(read)));
+  EXPECT_THAT(read, ElementsAre(0, 7, 8, 0));
+  // More than goes by way of memory that copies may use later.
+  std::vector<uint32_t> many(100000);
+  std::iota(many.begin(), many.end(), 0);
+  driver.Write(memory, 0, std::as_bytes(std::span(many)));
+  std::vector<uint32_t> again(many.size());
+  driver.Read(memory, 0, std::as_writable_bytes(std::span(again)));
+  EXPECT_EQ(again, many);
+}
+
+// Small copies that nothing waits for have a limited place.
+TEST_F(CudaDeviceTest, ManySmallWritesKeepTheirBytes) {
+  CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+  gpu::BlockMemory blocks(driver, 0);
+  constexpr size_t kCount = 100, kWords = 8192;
+  const gpu::Allocation memory = blocks.Allocate(kCount * kWords * 4);
+  for (size_t i = 0; i < kCount; ++i) {
+    const std::vector<uint32_t> data(kWords, static_cast<uint32_t>(i));
+    driver.Write(memory, i * kWords * 4, std::as_bytes(std::span(data)));
+  }
+  std::vector<uint32_t> all(kCount * kWords);
+  driver.Read(memory, 0, std::as_writable_bytes(std::span(all)));
+  for (size_t i = 0; i < kCount; ++i) EXPECT_EQ(all[i * kWords + 5], i);
+}
+
+TEST_F(CudaDeviceTest, DriverWithoutRoom) {
+  CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+  gpu::BlockMemory blocks(driver, 0);
+  cuda_.allocates = CUDA_ERROR_OUT_OF_MEMORY;
+  const sdk::Error error = ErrorOf([&] { blocks.Allocate(1024); });
+  EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
+  EXPECT_THAT(error.what(), HasSubstr("cuMemAlloc"));
+}
+
+TEST_F(CudaDeviceTest, LostOnceIsLostForEver) {
+  CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+  gpu::BlockMemory blocks(driver, 0);
+  const gpu::Allocation memory = blocks.Allocate(16);
+  cuda_.finishes = CUDA_ERROR_ILLEGAL_ADDRESS;
+  std::array<std::byte, 16> bytes{};
+  EXPECT_EQ(ErrorOf([&] { driver.Read(memory, 0, bytes); }).code(), RL_DEVICE_LOST);
+  cuda_.finishes = CUDA_SUCCESS;
+  EXPECT_EQ(ErrorOf([&] { driver.Write(memory, 0, bytes); }).code(), RL_DEVICE_LOST);
+  const sdk::Error error = ErrorOf([&] { driver.Wait(); });
+  EXPECT_EQ(error.code(), RL_DEVICE_LOST);
+  EXPECT_THAT(error.what(), HasSubstr("after an earlier failure"));
+}
+
+// ---- kernels and steps --------------------------------------------------------------------------
+
+const gpu::PipelineKey kArgMax{gpu::Shader::kArgMax, {256}};
+
+TEST_F(CudaDeviceTest, KernelsGetTheirConstants) {
+  CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+  gpu::KernelCache kernels(driver);
+  const gpu::PipelineKey key{gpu::Shader::kRows, {64, 5, 1, 0}};
+  EXPECT_EQ(kernels.Prepare(std::span(&key, 1)), 1U);
+  EXPECT_EQ(kernels.Prepare(std::span(&key, 1)), 0U);
+  EXPECT_THAT(std::vector(cuda_.constants.begin(), cuda_.constants.begin() + 4),
+              ElementsAre(64, 5, 1, 0));
+}
+
+TEST_F(CudaDeviceTest, KernelsWithoutCodeAreAnError) {
+  CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+  gpu::KernelCache kernels(driver);
+  const gpu::PipelineKey key{gpu::Shader::kArgMax, {2048}};
+  const sdk::Error error = ErrorOf([&] { kernels.Prepare(std::span(&key, 1)); });
+  EXPECT_EQ(error.code(), RL_INTERNAL);
+  EXPECT_THAT(error.what(), HasSubstr("no code for the kernel 'argmax 2048'"));
+}
+
+class CudaStepTest : public CudaDeviceTest {
+ protected:
+  // Executes a step of two dispatches several times.
+  void Run(const DriverOptions& options, bool timed, int times) {
+    CudaDriver driver(cuda_.api, physical_, host_.host(), options);
+    gpu::BlockMemory blocks(driver, 0);
+    const gpu::Allocation memory = blocks.Allocate(16);
+    gpu::KernelCache kernels(driver);
+    kernels.Prepare(std::span(&kArgMax, 1));
+    gpu::Dispatch dispatch;
+    dispatch.pipeline = kArgMax;
+    dispatch.groups = {3, 2, 1};
+    const std::vector<gpu::Dispatch> dispatches(2, dispatch);
+    const auto commands = driver.Record({dispatches, {}, kernels, timed, true});
+    const uint32_t word = 42;
+    driver.Write(memory, 0, std::as_bytes(std::span(&word, 1)));
+    for (int i = 0; i < times; ++i) {
+      uint32_t read = 0;
+      driver.Submit(*commands, {&memory, 0, std::as_writable_bytes(std::span(&read, 1))});
+      driver.Wait();
+      EXPECT_EQ(read, word);
+    }
+    if (timed) driver.TimesOf(*commands, times_);
+  }
+  std::vector<gpu::DispatchTime> times_;
+};
+
+TEST_F(CudaStepTest, RepeatedStepsAreGraphs) {
+  Run({}, false, 4);
+  ASSERT_THAT(cuda_.launched, SizeIs(2));
+  EXPECT_THAT(cuda_.launched[0].groups, ElementsAre(3, 2, 1));
+  EXPECT_EQ(cuda_.launched[0].threads, 256U);
+  EXPECT_EQ(cuda_.captured, 2U);
+  EXPECT_EQ(cuda_.replays, 3);
+}
+
+TEST_F(CudaStepTest, WithoutGraphsKernelsAreLaunched) {
+  Run({.graphs = false}, false, 4);
+  EXPECT_THAT(cuda_.launched, SizeIs(8));
+  EXPECT_EQ(cuda_.replays, 0);
+}
+
+TEST_F(CudaStepTest, TimesOfAllExecutionsFollowEachOther) {
+  Run({}, true, 2);
+  ASSERT_THAT(times_, SizeIs(4));
+  for (size_t i = 0; i < times_.size(); ++i) {
+    EXPECT_EQ(times_[i].begin, i * 500000);
+    EXPECT_EQ(times_[i].end, (i + 1) * 500000);
+  }
+}
+
+}  // namespace
+}  // namespace rullama::cuda

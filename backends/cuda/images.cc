@@ -1,0 +1,94 @@
+#include "backends/cuda/images.h"
+
+#include <cstring>
+#include <optional>
+
+// Written at build time by compile_cuda_kernels: RULLAMA_CUDA_IMAGES is its path.
+__asm__(
+    ".section .rodata\n"
+    ".balign 16\n"
+    ".hidden rullama_cuda_images\n"
+    ".globl rullama_cuda_images\n"
+    "rullama_cuda_images:\n"
+    ".incbin \"" RULLAMA_CUDA_IMAGES
+    "\"\n"
+    ".byte 0\n"
+    ".text\n");
+extern "C" const std::byte rullama_cuda_images[];
+
+namespace rullama::cuda {
+namespace {
+
+const ImagesHeader& Header() {
+  static const ImagesHeader kHeader = [] {
+    ImagesHeader header;
+    std::memcpy(&header, rullama_cuda_images, sizeof(header));
+    return header;
+  }();
+  return kHeader;
+}
+
+Architecture ArchitectureOf(uint32_t i) { return {Header().capabilities[i], Header().kinds[i]}; }
+
+// Code for one kind of device is better than code for several, and that better than PTX; newer is
+// better than older.
+uint32_t WorthOf(const Architecture& architecture) {
+  using enum Architecture::Kind;
+  constexpr uint32_t kMost = 10000;
+  const uint32_t of_kind = architecture.kind == kSpecific ? 2 * kMost
+                           : architecture.kind == kCode   ? kMost
+                                                          : 0;
+  return of_kind + architecture.capability;
+}
+
+// The index of the architecture whose images are the best for a device.
+std::optional<uint32_t> BestFor(uint32_t capability) {
+  std::optional<uint32_t> best;
+  for (uint32_t i = 0; i < Header().architectures; ++i) {
+    const Architecture candidate = ArchitectureOf(i);
+    if (!candidate.RunsOn(capability)) continue;
+    if (!best || WorthOf(candidate) > WorthOf(ArchitectureOf(*best))) best = i;
+  }
+  return best;
+}
+
+}  // namespace
+
+bool Architecture::RunsOn(uint32_t device_capability) const {
+  switch (kind) {
+    case Kind::kSpecific:
+      return capability == device_capability;
+    case Kind::kCode:
+      return capability / 10 == device_capability / 10 && capability <= device_capability;
+    case Kind::kPtx:
+      return capability <= device_capability;
+  }
+  return false;
+}
+
+bool HasCodeFor(uint32_t capability) { return BestFor(capability).has_value(); }
+
+std::span<const std::byte> ImageOf(size_t variant, uint32_t capability) {
+  const size_t index = variant * Header().architectures + BestFor(capability).value();
+  ImagePlace place{};
+  std::memcpy(&place, rullama_cuda_images + sizeof(ImagesHeader) + index * sizeof(place),
+              sizeof(place));
+  return {rullama_cuda_images + place.offset, place.size};
+}
+
+std::string CodeText() {
+  std::string text;
+  for (uint32_t i = 0; i < Header().architectures; ++i) {
+    const Architecture architecture = ArchitectureOf(i);
+    if (i > 0) text += i + 1 == Header().architectures ? " and " : ", ";
+    text += CapabilityText(architecture.capability);
+    if (architecture.kind == Architecture::Kind::kPtx) text += " or later";
+  }
+  return text;
+}
+
+std::string CapabilityText(uint32_t capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+}  // namespace rullama::cuda

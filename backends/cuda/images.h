@@ -1,0 +1,50 @@
+// The code of the kernels, compiled ahead and embedded in the plugin: for each form of a kernel
+// (variants.h) an image for each architecture that the build was configured for.
+//
+// Thread safety: none needed; constants.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace rullama::cuda {
+
+// What an image is for.
+struct Architecture {
+  enum class Kind : uint8_t {
+    kCode,      // runs on devices of the same major number that are as new or newer
+    kSpecific,  // code that runs on devices of this compute capability alone: sm_90a
+    kPtx,       // what the driver compiles for any device that is as new or newer
+  };
+  uint32_t capability = 0;  // 90 for 9.0
+  Kind kind = Kind::kCode;
+
+  [[nodiscard]] bool RunsOn(uint32_t device_capability) const;
+};
+
+// The file of all images: this header, a place for each image, then their bytes. The images of a
+// form are those of the architectures in turn.
+inline constexpr uint32_t kMostArchitectures = 16;
+struct ImagesHeader {
+  uint64_t magic = 0;
+  uint64_t variants = 0;
+  uint32_t architectures = 0, capabilities[kMostArchitectures] = {};
+  Architecture::Kind kinds[kMostArchitectures] = {};
+};
+inline constexpr uint64_t kImagesMagic = 0x31474D495543524C;
+struct ImagePlace {
+  uint64_t offset, size;  // from the beginning of the file
+};
+
+// Whether devices of this compute capability can run the kernels.
+bool HasCodeFor(uint32_t capability);
+// The best image of a form for a device. It ends with a zero byte. HasCodeFor() the device.
+std::span<const std::byte> ImageOf(size_t variant, uint32_t capability);
+// The architectures of all images, for messages: "8.0, 9.0 and later".
+std::string CodeText();
+// 90 is "9.0".
+std::string CapabilityText(uint32_t capability);
+
+}  // namespace rullama::cuda

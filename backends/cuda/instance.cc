@@ -1,0 +1,91 @@
+#include "backends/cuda/instance.h"
+
+#include <utility>
+
+#include "backends/cuda/images.h"
+
+namespace rullama::cuda {
+namespace {
+
+uint32_t Get(const Api& api, CUdevice device, CUdevice_attribute what) {
+  int value = 0;
+  if (api.DeviceGetAttribute(&value, what, device) != CUDA_SUCCESS || value < 0) return 0;
+  return static_cast<uint32_t>(value);
+}
+
+std::string NameOf(const Api& api, CUdevice device) {
+  char name[256] = {};
+  if (api.DeviceGetName(name, sizeof(name) - 1, device) != CUDA_SUCCESS) return "NVIDIA GPU";
+  return name;
+}
+
+// 13000 is "CUDA 13.0".
+std::string DriverOf(const Api& api) {
+  int version = 0;
+  if (api.DriverGetVersion(&version) != CUDA_SUCCESS) return "CUDA";
+  return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+Facts FactsOf(const Api& api, CUdevice device, std::string driver) {
+  Facts facts{.name = NameOf(api, device), .driver = std::move(driver)};
+  facts.capability = Get(api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                     Get(api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  size_t bytes = 0;
+  if (api.DeviceTotalMem(&bytes, device) == CUDA_SUCCESS) facts.memory = bytes;
+  facts.max_allocation = facts.memory;
+  facts.multiprocessors = Get(api, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  facts.shared_memory = Get(api, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  facts.integrated = Get(api, device, CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0;
+  return facts;
+}
+
+// Why cuInit has failed.
+std::string WhyNotInitialised(const Api& api, CUresult result) {
+  if (result == CUDA_ERROR_NO_DEVICE) {
+    return "the NVIDIA driver finds no GPU; nvidia-smi shows more, and CUDA_VISIBLE_DEVICES may "
+           "hide some";
+  }
+  return "the NVIDIA driver does not start: cuInit: " + cuda::NameOf(api, result) +
+         "; its library and its kernel module may have different versions, or the module is not "
+         "loaded; nvidia-smi shows more";
+}
+
+}  // namespace
+
+Instance::Instance() {
+  reason_ = LoadApi(api_);
+  if (reason_.empty()) Enumerate();
+}
+
+Instance::Instance(const Api& api) : api_(api) { Enumerate(); }
+
+void Instance::Enumerate() {
+  if (const CUresult result = api_.Init(0); result != CUDA_SUCCESS) {
+    reason_ = WhyNotInitialised(api_, result);
+    return;
+  }
+  int count = 0;
+  if (api_.DeviceGetCount(&count) != CUDA_SUCCESS || count == 0) {
+    reason_ = WhyNotInitialised(api_, CUDA_ERROR_NO_DEVICE);
+    return;
+  }
+  const std::string driver = DriverOf(api_);
+  for (int i = 0; i < count; ++i) {
+    CUdevice id = 0;
+    if (api_.DeviceGet(&id, i) == CUDA_SUCCESS) Examine(id, driver);
+  }
+}
+
+void Instance::Examine(CUdevice id, const std::string& driver) {
+  PhysicalDevice device{id, FactsOf(api_, id, driver)};
+  if (HasCodeFor(device.facts.capability)) {
+    devices_.push_back(std::move(device));
+    return;
+  }
+  if (!reason_.empty()) reason_ += "; ";
+  reason_ += "'" + device.facts.name + "' cannot be used: it has compute capability " +
+             CapabilityText(device.facts.capability) + ", and the plugin has code for " +
+             CodeText() + " only (RULLAMA_CUDA_ARCHITECTURES when it was built)";
+}
+
+}  // namespace rullama::cuda

@@ -1,0 +1,51 @@
+// The CUDA devices that can run this backend.
+//
+// Thread safety: made once; afterwards read only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/api.h"
+
+namespace rullama::cuda {
+
+// The properties of a device that kernels depend on.
+struct Facts {
+  std::string name;
+  std::string driver;           // the newest CUDA that it runs
+  uint32_t capability = 0;      // compute capability: 90 for 9.0
+  uint64_t memory = 0;          // bytes
+  uint64_t max_allocation = 0;  // bytes
+  uint32_t multiprocessors = 0;
+  uint32_t shared_memory = 0;  // bytes of a block that a kernel may declare
+  bool integrated = false;     // shares the host's memory
+};
+
+struct PhysicalDevice {
+  CUdevice id = 0;
+  Facts facts;
+};
+
+class Instance {
+ public:
+  // Never throws for want of a driver: then there are no devices and a reason.
+  Instance();
+  // Uses the functions of the caller; for tests.
+  explicit Instance(const Api& api);
+
+  [[nodiscard]] const Api& api() const { return api_; }
+  [[nodiscard]] const std::vector<PhysicalDevice>& devices() const { return devices_; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  void Enumerate();
+  void Examine(CUdevice id, const std::string& driver);
+
+  Api api_;
+  std::vector<PhysicalDevice> devices_;
+  std::string reason_;
+};
+
+}  // namespace rullama::cuda

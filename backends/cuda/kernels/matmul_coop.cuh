@@ -1,0 +1,208 @@
+// Products of many rows with a matrix of weights on tensor cores: x in f16 (to_half), weights
+// decoded to f16, sums in f32. Where x has two parts, both are multiplied. A workgroup computes a
+// tile of rows and results in steps of 64 terms, or of 32 with two parts, which it brings into
+// shared memory; each warp has a part of the tile. What the next step needs is on its way from
+// memory meanwhile. k is a multiple of the terms of a step. Workgroups in z sum a part of the terms
+// each; sum_parts adds their sums.
+#include "math.kernel"
+#include "product.kernel"
+#include "tile_rows.kernel"
+
+#define kTerms (64 / kParts)              // of a step
+#define kChunks (kTerms / 32)             // of weights, in a row of a step
+#define kVectors (kTerms / 8)             // of 8 terms, likewise
+#define kPitch (kVectors + 1)             // of a row of the tile, in vectors
+#define kWords (kPitch * 4)               // the same in words
+#define kResults (kColumns / (kGlu + 1))  // of the tile
+#define kRowsOfX (kTile * kParts)         // all rows of the first part, then of the second
+// The matrices of an instruction: 16 rows of x, 8 columns, 16 terms.
+#define kRowMatrices (kSubgroupRows / 16)
+#define kColumnMatrices (kSubgroupColumns / 8)
+#define kOwnVectors (kRowsOfX * kVectors / THREADS)
+// Weights in f16 are loaded in vectors, as x is.
+#define kHalfWeights (kType == kF16)
+#define kPieces (kHalfWeights ? kVectors : kChunks)  // of weights, in a row of a step
+// A step of 32 terms of weights in blocks has fewer chunks than there are threads.
+#define kTileChunks (kColumns * kPieces)
+#define kMostChunks (kColumns * (kMayBeHalf ? kVectors : kChunks))
+#define kOwnChunks ((kTileChunks + THREADS - 1) / THREADS)
+#define kMostOwnChunks ((kMostChunks + THREADS - 1) / THREADS)
+#define kSomeHaveNone (kTileChunks % THREADS != 0)
+#define OWN(i) (ME + (i)*THREADS)
+// Forms for any type are of blocks.
+#ifdef OPEN
+#define kMayBeHalf false
+#undef kHalfWeights
+#define kHalfWeights false
+#else
+#define kMayBeHalf kHalfWeights
+#endif
+
+// A piece of a row of weights on its way.
+union Piece {
+  uint4 vector;
+  RawChunk chunk;
+};
+
+// sums += a b: each lane has two rows and two columns of the sums, 8 rows apart.
+__forceinline__ void MultiplyMatrices(float* sums, const uint* a, const uint* b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four matrices of 8 x 8 numbers from shared memory; lane i points to row i % 8 of matrix i / 8.
+__forceinline__ void LoadMatrices(uint* to, const uint* row) {
+  const uint at = uint(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at));
+}
+
+// The column of the tile where matrix `i` of a warp's part begins: of a gated product, half of them
+// are the gate's and the others those of the other matrix for the same results.
+__forceinline__ uint ColumnOf(uint first_column, uint i) {
+  if (kGlu == 0) return first_column + i * 8;
+  return i / (kColumnMatrices / 2) * kResults + first_column / 2 + i % (kColumnMatrices / 2) * 8;
+}
+
+// Adds the products of a step to a warp's sums.
+__forceinline__ void Multiply(const uint* tile, uint first_row, uint first_column,
+                              float (*sums)[kRowMatrices][4]) {
+  const uint lane = ME % 32;
+  // Lanes 0 to 15 point to rows, and lanes 16 to 31 to the same rows 8 terms later.
+  const uint row_of_a = lane % 16, word_of_a = lane / 16 * 4;
+  // Of two matrices of columns: lanes 0 to 7 and 8 to 15 have the first one's halves of the terms.
+  const uint row_of_b = lane % 8, word_of_b = lane / 8 % 2 * 4, matrix_of_b = lane / 16;
+  UNROLL for (uint k = 0; k < kTerms / 16; ++k) {
+    uint a[kRowMatrices * kParts][4];
+    UNROLL for (uint m = 0; m < kRowMatrices * kParts; ++m) {
+      const uint first = m / kRowMatrices * kTile + first_row + m % kRowMatrices * 16;
+      LoadMatrices(a[m], tile + (first + row_of_a) * kWords + k * 8 + word_of_a);
+    }
+    UNROLL for (uint n = 0; n < kColumnMatrices; n += 2) {
+      const uint column = ColumnOf(first_column, n + matrix_of_b) + row_of_b;
+      uint b[4];
+      LoadMatrices(b, tile + (kRowsOfX + column) * kWords + k * 8 + word_of_b);
+      UNROLL for (uint m = 0; m < kRowMatrices * kParts; ++m) {
+        MultiplyMatrices(sums[n][m % kRowMatrices], a[m], b);
+        MultiplyMatrices(sums[n + 1][m % kRowMatrices], a[m], b + 2);
+      }
+    }
+  }
+}
+
+// Decodes a chunk of weights to f16.
+__forceinline__ void StoreChunk(const RawChunk& raw, uint chunk, uint4* to) {
+  const Chunk c = Unpack(raw, chunk);
+  UNROLL for (uint j = 0; j < 4; ++j) {
+    const float4 a = ValuesAt(c, j * 2), b = ValuesAt(c, j * 2 + 1);
+    to[j] = make_uint4(HalfPair(make_float2(a.x, a.y)), HalfPair(make_float2(a.z, a.w)),
+                       HalfPair(make_float2(b.x, b.y)), HalfPair(make_float2(b.z, b.w)));
+  }
+}
+
+KERNEL(matmul_coop) {
+  uint first_weight_row;
+  if (!FindRows(LOCAL ARGS WORKGROUP_Y, REF(first_weight_row))) return;
+  const uint first_result = WORKGROUP * kResults;
+  const uint warp = ME / 32, warps_of_rows = kTile / kSubgroupRows;
+  const uint first_row = warp % warps_of_rows * kSubgroupRows;
+  const uint first_column = warp / warps_of_rows * kSubgroupColumns;
+  float sums[kColumnMatrices][kRowMatrices][4];
+  UNROLL for (uint n = 0; n < kColumnMatrices; ++n) {
+    UNROLL for (uint m = 0; m < kRowMatrices; ++m) {
+      UNROLL for (uint i = 0; i < 4; ++i) sums[n][m][i] = 0.0f;
+    }
+  }
+
+  // This thread loads: vectors of some rows of x, pieces of some rows of weights.
+  Memory x_row[kOwnVectors];
+  uint4 x_vector[kOwnVectors];
+  WeightRow weight_row[kMostOwnChunks];
+  Piece weight_piece[kMostOwnChunks];
+  UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
+    // Rows that are not there get another's: nobody looks at their results.
+    const uint tile_row = OWN(i) / kVectors;
+    const Offset row = Offset(max(SHARED(row)[tile_row % kTile], 0)) * kParts + tile_row / kTile;
+    x_row[i] = push.x + row * push.k * 2;
+  }
+  UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
+    const uint column = min(OWN(i) / kPieces, uint(kColumns - 1));
+    const uint row = first_weight_row + min(first_result + column % kResults, push.n - 1);
+    weight_row[i] = RowOfWeights(ARGS column / kResults, row);
+  }
+
+  const uint part = ME % kVectors, steps = push.k / kTerms;
+  const uint share = (steps + WORKGROUPS_Z - 1) / WORKGROUPS_Z;
+  const uint begin = min(WORKGROUP_Z * share, steps), end = min(begin + share, steps);
+  for (uint next = begin; next <= end; ++next) {
+    if (next > begin) {
+      BARRIER();
+      UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
+        SHARED(tile)[OWN(i) / kVectors * kPitch + part] = x_vector[i];
+      }
+      UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
+        if (kSomeHaveNone && OWN(i) >= kTileChunks) continue;
+        const uint piece = OWN(i) % kPieces;
+        uint4* weights = SHARED(tile) + (kRowsOfX + OWN(i) / kPieces) * kPitch;
+        if (kHalfWeights) {
+          weights[piece] = weight_piece[i].vector;
+        } else {
+          StoreChunk(weight_piece[i].chunk, (next - 1) * kPieces + piece, weights + piece * 4);
+        }
+      }
+      BARRIER();
+    }
+    if (next < end) {
+      // Terms of x in the order of the weights' chunks: four vectors for each of those.
+      const uint2 at = ChunkAt(next * kChunks + part / 4);
+      const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
+      UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
+        x_vector[i] = *(const uint4*)(x_row[i] + term * 2);
+      }
+      UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
+        const uint piece = next * kPieces + OWN(i) % kPieces;
+        if (kHalfWeights) {
+          // Rows in f16 are whole chunks of 32 terms, and end within a step of 64.
+          const bool is_there = piece < push.stride / 16;
+          weight_piece[i].vector =
+              is_there ? LOAD_VECTOR(weight_row[i], piece) : make_uint4(0, 0, 0, 0);
+        } else {
+          weight_piece[i].chunk = Load(weight_row[i], piece);
+        }
+      }
+    }
+    if (next > begin) Multiply((const uint*)SHARED(tile), first_row, first_column, sums);
+  }
+
+  float* results = FLOATS(y) + Offset(WORKGROUP_Z) * ROWS_OF(rows) * push.n;
+  const uint lane = ME % 32;
+  const bool bounded = !IS_NULL(range);
+  const float low = bounded ? FLOATS(range)[0] : 0.0f;
+  const float high = bounded ? FLOATS(range)[1] : 0.0f;
+  UNROLL for (uint m = 0; m < kRowMatrices; ++m) {
+    UNROLL for (uint half_matrix = 0; half_matrix < 2; ++half_matrix) {
+      const uint row = first_row + m * 16 + half_matrix * 8 + lane / 4;
+      const int pair = SHARED(pair)[row];
+      if (pair < 0) continue;
+      const float factor = FLOATS(factor)[SHARED(row)[row]];
+      float* y = results + Offset(pair) * push.n;
+      UNROLL for (uint n = 0; n < kColumnMatrices / (kGlu + 1); ++n) {
+        UNROLL for (uint i = 0; i < 2; ++i) {
+          const uint result = first_result + ColumnOf(first_column, n) + lane % 4 * 2 + i;
+          if (result >= push.n) continue;
+          float value = sums[n][m][half_matrix * 2 + i] * factor;
+          if (kGlu != 0) {
+            value = GeluTanh(value) *
+                    (sums[kGlu * kColumnMatrices / 2 + n][m][half_matrix * 2 + i] * factor);
+          }
+          if (bounded) value = Clamped(value, low, high);
+          y[result] = value;
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,354 @@
+#include "backends/cuda/variants.h"
+
+#include <rullama/sdk/dtype.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "backends/cuda/target.h"
+#include "backends/gpu/kernel_source.h"
+#include "backends/gpu/weights.h"
+
+namespace rullama::cuda {
+namespace {
+
+using gpu::Shader;
+
+// A constant by its name in kernels; THREADS is the size of a workgroup.
+size_t IdOf(Shader shader, std::string_view name) {
+  if (name == "THREADS") return 0;
+  const size_t id = gpu::FindConstant(shader, name);
+  if (id == 0) {
+    throw std::logic_error("no constant " + std::string(name) + " of " +
+                           std::string(gpu::NameOf(shader)));
+  }
+  return id;
+}
+
+struct Value {
+  std::string_view name;
+  uint32_t value;
+};
+using Values = std::vector<Value>;
+
+// Types that few models have: kernels that are dear to compile read the type when they run, too.
+bool IsRare(DType type) {
+  switch (type) {
+    case DType::kIQ1_S:
+    case DType::kIQ1_M:
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+    case DType::kIQ3_XXS:
+    case DType::kIQ3_S:
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Types of weights of products, as values of kType; and any type of blocks.
+struct WeightType {
+  Values values;
+  bool in_blocks, is_half;
+};
+
+const WeightType kAnyBlocks{{}, true, false};
+
+std::vector<WeightType> WeightTypes(bool with_rare) {
+  std::vector<WeightType> types;
+  for (const DTypeInfo& info : kDTypes) {
+    if (!gpu::IsMatrixType(info.dtype) || (IsRare(info.dtype) && !with_rare)) continue;
+    types.push_back({{{"kType", static_cast<uint32_t>(info.dtype)}},
+                     IsBlockType(info.dtype),
+                     info.dtype == DType::kF16});
+  }
+  return types;
+}
+
+Values Joined(Values a, const Values& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Lists the forms of kernels.
+class List {
+ public:
+  List() {
+    AddProducts();
+    AddPlainProducts();
+    AddAttention();
+    AddOthers();
+  }
+  std::vector<Variant> variants;
+
+ private:
+  Variant& Add(Shader shader, const Values& fixed, uint32_t most_threads = 0) {
+    Variant& variant = variants.emplace_back();
+    variant.shader = shader;
+    variant.fixed = ConstantsOf(shader, fixed);
+    variant.file = std::string(gpu::NameOf(shader)) + ".kernel";
+    if (most_threads > 0) {
+      variant.most_threads = most_threads;
+      variant.bounds.push_back({{0}, most_threads});
+    }
+    has_.insert({shader, true});
+    return variant;
+  }
+
+  static std::vector<Constant> ConstantsOf(Shader shader, const Values& values) {
+    std::vector<Constant> out;
+    for (const Value& value : values) out.push_back({IdOf(shader, value.name), value.value});
+    return out;
+  }
+
+  static void Limit(Variant& variant, std::initializer_list<std::string_view> names,
+                    uint64_t most) {
+    Bound bound{{}, most};
+    for (const std::string_view name : names) bound.ids.push_back(IdOf(variant.shader, name));
+    variant.bounds.push_back(std::move(bound));
+  }
+
+  // ---- products with weights: forms for each type of them
+
+  void AddProducts() {
+    for (const WeightType& type : WeightTypes(/*with_rare=*/true)) AddMatVec(type);
+    std::vector<WeightType> types = WeightTypes(/*with_rare=*/false);
+    types.push_back(kAnyBlocks);
+    for (const WeightType& type : types) {
+      AddMatMul(type);
+      Add(Shader::kMatMulStored, Joined({{"THREADS", 64}}, type.values));
+      if (type.in_blocks) AddMatVecDot(type);
+      if (type.in_blocks || type.is_half) AddMatMulCoop(type);
+    }
+  }
+
+  // Rows of blocks have whole chunks. As many chunks are under way as lowering has at most, which
+  // costs short rows little.
+  void AddMatVec(const WeightType& type) {
+    constexpr uint32_t kMostUnderWay = 4;
+    for (const uint32_t glu : {0U, 1U, 2U}) {
+      const uint32_t halves = glu == 1 ? 2 : 1;
+      for (const uint32_t checked : {0U, 1U}) {
+        if (type.in_blocks && checked == 1) continue;
+        const Values values = Joined({{"THREADS", 128},
+                                      {"kGlu", glu},
+                                      {"kStaged", 0},
+                                      {"kColumns", 4},
+                                      {"kChecked", checked}},
+                                     type.values);
+        for (const uint32_t nr : {1U, 2U, 4U}) {
+          if (halves * nr <= kMostUnderWay) AddMatVec(values, nr, 1, kMostUnderWay / halves / nr);
+        }
+        for (const uint32_t nt : {2U, 4U}) AddMatVec(values, 1, nt, 1);
+      }
+    }
+  }
+
+  // Experts have one row of weights and of x at a time.
+  void AddMatVec(Values values, uint32_t nr, uint32_t nt, uint32_t unroll) {
+    values.push_back({"kNr", nr});
+    values.push_back({"kNt", nt});
+    if (nr > 1 || nt > 1) values.push_back({"kMode", 0});
+    Variant& variant = Add(Shader::kMatVec, values);
+    variant.chosen = ConstantsOf(Shader::kMatVec, {{"kUnroll", unroll}});
+  }
+
+  void AddMatMul(const WeightType& type) {
+    constexpr uint32_t kMostRows = 64;
+    for (const uint32_t glu : {0U, 1U}) {
+      Variant& variant = Add(Shader::kMatMul, Joined({{"kGlu", glu}}, type.values), 256);
+      variant.sizes = ConstantsOf(Shader::kMatMul, {{"kTile", kMostRows}});
+      Limit(variant, {"kTile"}, kMostRows);
+    }
+  }
+
+  // Rows of x that fit shared memory, of as many columns together. Several rows of a workgroup, as
+  // of sequences that are decoded side by side, share the forms for any type.
+  void AddMatVecDot(const WeightType& type) {
+    constexpr uint32_t kMostColumns = 18432;
+    constexpr auto kDense = static_cast<uint32_t>(gpu::ExpertLayout::kNoExperts);
+    constexpr auto kStacked = static_cast<uint32_t>(gpu::ExpertLayout::kStacked);
+    constexpr auto kSideBySide = static_cast<uint32_t>(gpu::ExpertLayout::kSideBySide);
+    const bool is_any = type.values.empty();
+    for (const uint32_t halves : {1U, 2U}) {
+      for (const uint32_t experts : {kDense, kStacked, kSideBySide}) {
+        // Sums over experts are not gated.
+        if (experts == kSideBySide && halves == 2) continue;
+        for (uint32_t own = 1; own <= (is_any && experts == kDense ? 4 : 1); ++own) {
+          Variant& variant = Add(Shader::kMatVecDot, Joined({{"THREADS", 256},
+                                                             {"kHalves", halves},
+                                                             {"kUnroll", 2},
+                                                             {"kTurns", 2},
+                                                             {"kExperts", experts},
+                                                             {"kOwnRows", own}},
+                                                            type.values));
+          variant.file = "matvec_dot.cuh";
+          variant.chosen = ConstantsOf(Shader::kMatVecDot, {{"kMaxColumns", kMostColumns / own}});
+          Limit(variant, {"kMaxColumns"}, kMostColumns / own);
+        }
+      }
+    }
+  }
+
+  // Products that take an activation as two numbers share the forms for any type of blocks.
+  void AddMatMulCoop(const WeightType& type) {
+    const bool is_any = type.values.empty();
+    for (const gpu::CoopTile& tile : kCoopTiles) {
+      for (const uint32_t glu : {0U, 1U}) {
+        for (const uint32_t parts : {1U, 2U}) {
+          if (parts == 2 && !is_any && !type.is_half) continue;
+          Variant& variant =
+              Add(Shader::kMatMulCoop, Joined({{"THREADS", tile.threads()},
+                                               {"kGlu", glu},
+                                               {"kTile", tile.rows},
+                                               {"kColumns", tile.columns},
+                                               {"kSubgroupRows", tile.subgroup_rows},
+                                               {"kSubgroupColumns", tile.subgroup_columns},
+                                               {"kParts", parts}},
+                                              type.values));
+          variant.file = "matmul_coop.cuh";
+          variant.open = is_any;
+        }
+      }
+    }
+  }
+
+  void AddPlainProducts() {
+    for (const uint32_t rows : {16U, 32U, 64U}) {
+      for (const uint32_t columns : {16U, 32U, 64U}) {
+        for (const uint32_t depth : {16U, 32U}) {
+          Add(Shader::kMatMulPlain, {{"THREADS", std::max(rows * columns / 16, 32U)},
+                                     {"kTileRows", rows},
+                                     {"kTileColumns", columns},
+                                     {"kDepth", depth}});
+        }
+      }
+    }
+  }
+
+  // ---- attention: forms for the heads of the models; open forms take any shape
+
+  // Query heads that share a key, times rows of queries.
+  void AddAttention(uint32_t dim) {
+    const uint32_t most = std::min(16U, 4096 / dim);
+    for (uint32_t group = 1; group <= most; group *= 2) {
+      for (const uint32_t rows : {1U, most / group}) {
+        Add(Shader::kAttention,
+            {{"THREADS", 128}, {"kBatch", 8}, {"kGroup", group}, {"kRows", rows}, {"kDim", dim}});
+        if (most == group) break;
+      }
+    }
+  }
+
+  void AddAttention() {
+    for (const uint32_t dim : {128U, 256U, 512U}) AddAttention(dim);
+    Variant& tiles = Add(Shader::kAttention, {{"THREADS", 128}, {"kBatch", 8}});
+    tiles.open = true;
+    // Queries of a workgroup: 16 at most, with 4,096 elements in all.
+    tiles.sizes = ConstantsOf(Shader::kAttention, {{"kGroup", 1}, {"kRows", 16}, {"kDim", 256}});
+    Limit(tiles, {"kGroup", "kRows"}, 16);
+    Limit(tiles, {"kGroup", "kRows", "kDim"}, 4096);
+
+    Variant& stats = Add(Shader::kAttentionStats, {{"THREADS", 64}});
+    stats.open = true;
+    stats.sizes = ConstantsOf(Shader::kAttentionStats, {{"kGroup", 8}, {"kDim", 512}});
+    Limit(stats, {"kGroup"}, 8);
+    Limit(stats, {"kGroup", "kDim"}, 4096);
+
+    for (const uint32_t own : {8U, 16U, 32U}) {
+      Variant& q = Add(Shader::kAttentionGradQ, {{"THREADS", 256}, {"kPairs", own}});
+      q.open = true;
+      Limit(q, {"kPairs", "kDim"}, 8192);
+      Variant& kv = Add(Shader::kAttentionGradKv, {{"THREADS", 256}, {"kKeys", own}});
+      kv.open = true;
+      Limit(kv, {"kKeys", "kDim"}, 8192);
+    }
+  }
+
+  // ---- all others read their constants
+
+  void AddOthers() {
+    constexpr uint32_t kUsual = 256;
+    // Those whose workgroups walk long rows.
+    constexpr uint32_t kWide = 1024;
+    for (const gpu::RowsOp op :
+         {gpu::RowsOp::kRmsNorm, gpu::RowsOp::kResidualNorm, gpu::RowsOp::kTwoNorms}) {
+      const Values norm{{"kOp", static_cast<uint32_t>(op)}, {"kNarrow", 0}};
+      Add(Shader::kRows, norm, kWide).file = "rows.cuh";
+    }
+    for (const Shader shader :
+         {Shader::kRows, Shader::kRope, Shader::kArgMax, Shader::kLoss, Shader::kRowGrad,
+          Shader::kScatter, Shader::kScan, Shader::kMoeSort}) {
+      Add(shader, {}, kWide);
+    }
+    for (const Shader shader :
+         {Shader::kTopK, Shader::kTypicalP, Shader::kRowSample, Shader::kEntropyAccept}) {
+      // The longest list that lowering has in shared memory.
+      constexpr uint32_t kList = 2048;
+      Variant& variant = Add(shader, {}, kWide);
+      variant.sizes = ConstantsOf(shader, {{"kShared", kList}});
+      Limit(variant, {"kShared"}, kList);
+    }
+    for (const Shader shader : gpu::AllShaders()) {
+      if (!has_.contains(shader) && IsUsed(shader)) Add(shader, {}, kUsual);
+    }
+  }
+
+  // Kernels that other backends have for their devices.
+  static bool IsUsed(Shader shader) {
+    switch (shader) {
+      case Shader::kMatMulStoredCoop:
+      case Shader::kAttentionCoop:
+      case Shader::kAttentionHalfCoop:
+      case Shader::kAttentionFreshCoop:
+      case Shader::kAttentionRow:
+        return false;
+      default:
+        return true;
+    }
+  }
+
+  std::map<Shader, bool> has_;
+};
+
+bool Fits(const Variant& variant, const gpu::PipelineKey& key) {
+  const auto has = [&](const Constant& constant) {
+    return key.constants.at(constant.id) == constant.value;
+  };
+  const auto keeps = [&](const Bound& bound) {
+    uint64_t product = 1;
+    for (const size_t id : bound.ids) product *= key.constants.at(id);
+    return product <= bound.most;
+  };
+  return variant.shader == key.shader && std::ranges::all_of(variant.fixed, has) &&
+         std::ranges::all_of(variant.bounds, keeps);
+}
+
+}  // namespace
+
+const std::vector<Variant>& AllVariants() {
+  static const List kList;
+  return kList.variants;
+}
+
+size_t FindVariant(const gpu::PipelineKey& key) {
+  const std::vector<Variant>& all = AllVariants();
+  const auto found =
+      std::ranges::find_if(all, [&](const Variant& variant) { return Fits(variant, key); });
+  return static_cast<size_t>(found - all.begin());
+}
+
+std::string TextOf(const gpu::PipelineKey& key) {
+  std::string text(gpu::NameOf(key.shader));
+  for (const uint32_t constant : key.constants) text += " " + std::to_string(constant);
+  return text;
+}
+
+}  // namespace rullama::cuda

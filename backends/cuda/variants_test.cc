@@ -1,0 +1,234 @@
+// Every kernel that lowering asks for is compiled ahead.
+#include "backends/cuda/variants.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rullama/sdk/dtype.h>
+
+#include <algorithm>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "backends/cuda/images.h"
+#include "backends/cuda/target.h"
+#include "backends/gpu/kernel_source.h"
+#include "backends/gpu/product_plan.h"
+#include "backends/gpu/weights.h"
+
+namespace rullama::cuda {
+namespace {
+
+using gpu::ProductMode;
+using gpu::Shader;
+
+bool Exists(const gpu::PipelineKey& key) { return FindVariant(key) < AllVariants().size(); }
+
+gpu::Target TargetOfH200(const DriverOptions& options) {
+  Facts facts;
+  facts.capability = 90;
+  facts.multiprocessors = 132;
+  facts.shared_memory = 49152;
+  return TargetFor(facts, options);
+}
+
+std::vector<DType> MatrixTypes() {
+  std::vector<DType> types;
+  for (const DTypeInfo& info : kDTypes) {
+    if (gpu::IsMatrixType(info.dtype)) types.push_back(info.dtype);
+  }
+  return types;
+}
+
+// The kernel of a plan, as ops_matmul.cc has it. `glu`: 2 has another product as an operand.
+struct KeyOf {
+  const gpu::ProductShape& shape;
+  uint32_t glu, half_parts;
+  gpu::PipelineKey operator()(const gpu::Gemv& how) const {
+    return {Shader::kMatVec,
+            gpu::kernels::ConstantsOf(gpu::kernels::MatVec{.threads = how.threads,
+                                                           .type = shape.weight.dtype,
+                                                           .lanes = how.lanes,
+                                                           .nr = how.nr,
+                                                           .nt = how.nt,
+                                                           .glu = glu,
+                                                           .mode = shape.mode,
+                                                           .checked = HasRaggedRows(shape.weight),
+                                                           .unroll = how.unroll,
+                                                           .staged = 0,
+                                                           .columns = 4})};
+  }
+  gpu::PipelineKey operator()(const gpu::TiledGemm& how) const {
+    return {Shader::kMatMul,
+            gpu::kernels::ConstantsOf(gpu::kernels::MatMul{.threads = 4 * how.tile_rows,
+                                                           .type = shape.weight.dtype,
+                                                           .glu = glu == 1,
+                                                           .mode = shape.mode,
+                                                           .checked = HasRaggedRows(shape.weight),
+                                                           .tile = how.tile_rows})};
+  }
+  gpu::PipelineKey operator()(const gpu::ByteGemv& how) const {
+    const auto experts = shape.mode == ProductMode::kDense    ? gpu::ExpertLayout::kNoExperts
+                         : shape.mode == ProductMode::kShared ? gpu::ExpertLayout::kStacked
+                                                              : gpu::ExpertLayout::kSideBySide;
+    return {Shader::kMatVecDot, gpu::kernels::ConstantsOf(gpu::kernels::MatVecDot{
+                                    .threads = how.threads,
+                                    .type = shape.weight.dtype,
+                                    .halves = glu == 1 ? 2 : 1,
+                                    .unroll = 2,
+                                    .turns = how.turns,
+                                    .together = how.together,
+                                    .experts = experts,
+                                    .own_rows = how.own_rows,
+                                    .one_row = 0,
+                                    .max_columns = shape.staged_columns()})};
+  }
+  gpu::PipelineKey operator()(const gpu::CoopGemm& how) const {
+    return {Shader::kMatMulCoop, gpu::kernels::ConstantsOf(gpu::kernels::MatMulCoop{
+                                     .threads = how.tile.threads(),
+                                     .type = shape.weight.dtype,
+                                     .glu = glu == 1,
+                                     .mode = shape.mode,
+                                     .tile = how.tile.rows,
+                                     .columns = how.tile.columns,
+                                     .subgroup_rows = how.tile.subgroup_rows,
+                                     .subgroup_columns = how.tile.subgroup_columns,
+                                     .parts = half_parts})};
+  }
+};
+
+void ExpectProducts(const DriverOptions& options, DType type, int64_t n, int64_t k, bool gated) {
+  const gpu::Target target = TargetOfH200(options);
+  const std::vector<int64_t> dims{n, k};
+  const uint32_t half_parts = n % 2 == 0 ? 2 : 1;
+  for (const int64_t rows : {1, 2, 3, 4, 7, 8, 16, 64, 512}) {
+    for (const ProductMode mode : {ProductMode::kDense, ProductMode::kShared, ProductMode::kPairs,
+                                   ProductMode::kWeighted, ProductMode::kSummed}) {
+      // Only products of bytes have their weights in the rows, and gates have results.
+      const bool of_bytes = mode == ProductMode::kSummed;
+      if (of_bytes && (gated || rows > 1 || !options.integer_dot || !IsBlockType(type))) continue;
+      const gpu::ProductShape shape{
+          .mode = mode, .weight = gpu::ShapeOf(type, dims), .n = n, .used = 4, .gated = gated};
+      const gpu::ProductStep step{.rows = rows,
+                                  .decisive = rows,
+                                  .has_prologue = false,
+                                  .may_take_bytes = true,
+                                  .half_parts = half_parts,
+                                  .results_beside = 0,
+                                  .experts = {.count = 8}};
+      const gpu::ProductPlan plan = gpu::ChooseProduct(shape, step, target);
+      if (of_bytes && !std::holds_alternative<gpu::ByteGemv>(plan)) continue;
+      for (const uint32_t glu : gated ? std::vector{1U} : std::vector{0U, 2U}) {
+        if (glu == 2 && mode != ProductMode::kDense) continue;
+        const gpu::PipelineKey key = std::visit(KeyOf{shape, glu, half_parts}, plan);
+        EXPECT_TRUE(Exists(key)) << TextOf(key);
+      }
+    }
+  }
+}
+
+TEST(CudaVariants, ProductsOfAllTypesAndShapes) {
+  constexpr DriverOptions kPlain{.tensor_cores = false, .integer_dot = false};
+  for (const DriverOptions& options : {DriverOptions{}, kPlain}) {
+    for (const DType type : MatrixTypes()) {
+      for (const int64_t k : {256, 1536, 12288, 30720}) {
+        for (const int64_t n : {1, 64, 4096, 262143, 262144}) {
+          ExpectProducts(options, type, n, k, false);
+          ExpectProducts(options, type, n, k, true);
+        }
+      }
+      if (!IsBlockType(type)) ExpectProducts(options, type, 7, 35, false);
+    }
+  }
+}
+
+// The kernels of the target have forms for any values, within what lowering keeps to.
+TEST(CudaVariants, KernelsOfOtherOps) {
+  for (const Shader shader : gpu::AllShaders()) {
+    const bool product = shader == Shader::kMatVecDot || shader == Shader::kMatMulCoop ||
+                         shader == Shader::kMatVec || shader == Shader::kMatMul ||
+                         shader == Shader::kMatMulStored || shader == Shader::kMatMulPlain;
+    const bool special =
+        (TraitsOf(shader).on_matrix_units && !product) || shader == Shader::kAttentionRow;
+    const auto is_one = [&](const Variant& variant) { return variant.shader == shader; };
+    const bool has = std::ranges::any_of(AllVariants(), is_one);
+    EXPECT_EQ(has, !special) << gpu::NameOf(shader);
+    if (special || product) continue;
+    gpu::PipelineKey key{shader, {64}};
+    for (const gpu::SpecConstant& constant : gpu::ConstantsOf(shader)) {
+      key.constants.push_back(
+          constant.name == "kBatch" || constant.name == "kPairs" || constant.name == "kKeys" ? 8
+                                                                                             : 1);
+    }
+    for (const uint32_t threads : {64U, 128U, 256U}) {
+      key.constants.front() = threads;
+      if (Exists(key)) break;
+    }
+    EXPECT_TRUE(Exists(key)) << TextOf(key);
+  }
+}
+
+gpu::PipelineKey AttentionKey(uint32_t group, uint32_t rows, uint32_t dim) {
+  return {Shader::kAttention,
+          gpu::kernels::ConstantsOf(gpu::kernels::Attention{.threads = 128,
+                                                            .heads = 16,
+                                                            .kv_heads = 16 / group,
+                                                            .group = group,
+                                                            .rows = rows,
+                                                            .dim = dim,
+                                                            .type = DType::kF16,
+                                                            .slots = 1,
+                                                            .capacity = 100,
+                                                            .window = 0,
+                                                            .canvas = 0,
+                                                            .scale = 1.0F,
+                                                            .batch = 8})};
+}
+
+TEST(CudaVariants, AttentionWithinItsMemory) {
+  EXPECT_TRUE(Exists(AttentionKey(8, 2, 256)));
+  EXPECT_TRUE(Exists(AttentionKey(8, 1, 512)));
+  EXPECT_TRUE(Exists(AttentionKey(1, 16, 64)));
+  EXPECT_TRUE(Exists(AttentionKey(1, 1, 4096)));
+  EXPECT_FALSE(Exists(AttentionKey(8, 4, 64))) << "more queries than there is memory for";
+  EXPECT_FALSE(Exists(AttentionKey(8, 2, 512))) << "queries too long together";
+}
+
+TEST(CudaVariants, ConstantsFitTheirMemory) {
+  for (const Shader shader : gpu::AllShaders()) {
+    EXPECT_LT(gpu::ConstantsOf(shader).size() + 1, kConstantWords) << gpu::NameOf(shader);
+  }
+}
+
+// ---- images -------------------------------------------------------------------------------------
+
+TEST(CudaImages, RunOnTheDevicesThatCanTakeThem) {
+  using enum Architecture::Kind;
+  EXPECT_TRUE((Architecture{80, kCode}).RunsOn(86));
+  EXPECT_FALSE((Architecture{86, kCode}).RunsOn(80));
+  EXPECT_FALSE((Architecture{80, kCode}).RunsOn(90));
+  EXPECT_TRUE((Architecture{90, kSpecific}).RunsOn(90));
+  EXPECT_FALSE((Architecture{100, kSpecific}).RunsOn(103));
+  EXPECT_TRUE((Architecture{80, kPtx}).RunsOn(120));
+  EXPECT_FALSE((Architecture{80, kPtx}).RunsOn(75));
+  EXPECT_EQ(CapabilityText(120), "12.0");
+}
+
+TEST(CudaImages, EachFormHasOneWithItsKernel) {
+  size_t devices = 0;
+  for (const uint32_t capability : {80U, 86U, 89U, 90U, 100U, 120U}) {
+    if (!HasCodeFor(capability)) continue;
+    ++devices;
+    for (size_t i = 0; i < AllVariants().size(); ++i) {
+      const std::span<const std::byte> image = ImageOf(i, capability);
+      const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
+      const std::string_view name = gpu::NameOf(AllVariants()[i].shader);
+      EXPECT_NE(text.find(name), std::string_view::npos) << name;
+      EXPECT_EQ(text.data()[text.size()], '\0');
+    }
+  }
+  EXPECT_GT(devices, 0U) << CodeText();
+}
+
+}  // namespace
+}  // namespace rullama::cuda
