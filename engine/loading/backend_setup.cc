@@ -34,6 +34,10 @@ int RankOf(const DeviceDescription& device) {
   }
 }
 
+// The backend that `auto` takes if several have devices of one rank: the one that is fastest on
+// most of them (docs/performance.md).
+constexpr const char* kPreferredBackend = "vulkan";
+
 struct Choice {
   std::string name;  // for messages
   std::shared_ptr<Plugin> plugin;
@@ -45,21 +49,21 @@ struct Choice {
 Result<Choice> ChooseBest(Registry& registry) {
   RL_RETURN_IF_ERROR(registry.CheckNamedByUser());
   Choice best;
-  int best_rank = 0;
+  std::pair<int, bool> best_rank;
   for (const PluginListing& listing : registry.List()) {
     // The reference is for comparing, not for use.
     if (listing.state != PluginState::kLoaded || listing.name == kReferenceBackend) continue;
     const auto list = listing.plugin->ListDevices();
     if (!list) continue;
     for (size_t i = 0; i < list->devices.size(); ++i) {
-      const int rank = RankOf(list->devices[i]);
-      if (rank <= best_rank) continue;
+      const std::pair rank(RankOf(list->devices[i]), listing.name == kPreferredBackend);
+      if (rank.first == 0 || rank <= best_rank) continue;
       best_rank = rank;
       best = {listing.name, listing.plugin, static_cast<uint32_t>(i), list->devices[i].name,
               list->devices[i].driver};
     }
   }
-  if (best_rank == 0) {
+  if (best_rank.first == 0) {
     return MakeError(ErrorKind::kBackend, "backend.none",
                      "`--backend auto` found no usable device; see `rullama backends`");
   }
