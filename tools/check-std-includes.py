@@ -33,7 +33,7 @@ clocale: setlocale
 cmath: abs ceil cos exp fabs floor fmax fmin ilogb isfinite isinf isnan ldexp llround log log10 log1p log2 lround
   pow round sin sqrt tanh trunc
 complex: abs complex
-concepts: convertible_to integral unsigned_integral
+concepts: convertible_to integral signed_integral unsigned_integral
 condition_variable: condition_variable condition_variable_any cv_status
 csetjmp: jmp_buf longjmp
 csignal: raise signal
@@ -72,16 +72,16 @@ random: minstd_rand mt19937 mt19937_64 normal_distribution random_device uniform
   uniform_real_distribution
 ranges: ranges
 ratio: micro milli nano
-set: begin end erase_if less set size ssize
+set: begin end erase_if less multiset set size ssize
 span: as_bytes as_writable_bytes begin end size span ssize
 sstream: istringstream ostringstream stringstream
 stdexcept: logic_error out_of_range runtime_error
-stop_token: stop_source stop_token
+stop_token: stop_callback stop_source stop_token
 string: begin end erase erase_if getline size ssize stoi stoll string string_view_literals to_string
   u8string wstring
 string_view: begin end size ssize string_view string_view_literals wstring_view
 system_error: errc error_code generic_category system_error
-thread: jthread stop_source stop_token this_thread thread
+thread: jthread stop_callback stop_source stop_token this_thread thread
 tuple: get tie tuple tuple_size_v
 type_traits: conditional_t integral_constant invoke_result_t is_arithmetic_v is_enum_v is_same_v is_trivially_copyable_v is_void_v remove_pointer_t
 unordered_map: erase_if unordered_map unordered_multimap

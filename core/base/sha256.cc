@@ -1,15 +1,18 @@
 #include "core/base/sha256.h"
 
 #include <fmt/format.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#include <immintrin.h>
+#define RL_SHA_INSTRUCTIONS
+#endif
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cstddef>
 
 namespace rullama {
 namespace {
-
-constexpr size_t kBlockBytes = 64;
 
 // Section 4.2.2: the first 32 bits of the fractional parts of the cube roots of the first 64
 // primes.
@@ -30,7 +33,7 @@ uint32_t BigEndian32(const uint8_t* bytes) {
 }
 
 // Section 6.2.2.
-void AddBlock(HashState& state, const uint8_t* block) {
+void AddBlockPortably(HashState& state, const uint8_t* block) {
   std::array<uint32_t, 64> schedule = {};
   for (size_t t = 0; t < 16; ++t) schedule[t] = BigEndian32(block + 4 * t);
   for (size_t t = 16; t < 64; ++t) {
@@ -58,28 +61,104 @@ void AddBlock(HashState& state, const uint8_t* block) {
   for (size_t i = 0; i < state.size(); ++i) state[i] += added[i];
 }
 
+#ifdef RL_SHA_INSTRUCTIONS
+bool HasShaInstructions() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  constexpr unsigned kSse41 = 1U << 19;  // of ECX
+  constexpr unsigned kSha = 1U << 29;    // of EBX
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kSse41) == 0) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kSha) != 0;
+}
+
+__m128i* Vector(void* at) { return static_cast<__m128i*>(at); }
+const __m128i* Vector(const void* at) { return static_cast<const __m128i*>(at); }
+
+// The same with the instructions for it, several times as fast.
+__attribute__((target("sha,sse4.1"))) void AddBlockWithInstructions(HashState& state,
+                                                                    const uint8_t* block) {
+  const __m128i byte_order = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  // The instructions have the words in the order a b e f, c d g h.
+  const __m128i badc = _mm_shuffle_epi32(_mm_loadu_si128(Vector(state.data())), 0xb1);
+  const __m128i hgfe = _mm_shuffle_epi32(_mm_loadu_si128(Vector(state.data() + 4)), 0x1b);
+  __m128i abef = _mm_alignr_epi8(badc, hgfe, 8);
+  __m128i cdgh = _mm_blend_epi16(hgfe, badc, 0xf0);
+  const __m128i abef_before = abef;
+  const __m128i cdgh_before = cdgh;
+  __m128i words[4];
+  for (size_t i = 0; i < 16; ++i) {
+    __m128i& word = words[i % 4];
+    const __m128i& next = words[(i + 1) % 4];
+    const __m128i& last = words[(i + 3) % 4];
+    if (i < 4) {
+      word = _mm_shuffle_epi8(_mm_loadu_si128(Vector(block + 16 * i)), byte_order);
+    } else {
+      const __m128i shifted = _mm_alignr_epi8(last, words[(i + 2) % 4], 4);
+      word = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(word, next), shifted), last);
+    }
+    const __m128i sum = _mm_add_epi32(word, _mm_loadu_si128(Vector(&kRoundConstants[4 * i])));
+    cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+    abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
+  }
+  abef = _mm_add_epi32(abef, abef_before);
+  cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1b);
+  const __m128i dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(Vector(state.data()), _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(Vector(state.data() + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+#endif
+
+void AddBlock(HashState& state, const uint8_t* block) {
+#ifdef RL_SHA_INSTRUCTIONS
+  static const bool has_instructions = HasShaInstructions();
+  if (has_instructions) return AddBlockWithInstructions(state, block);
+#endif
+  AddBlockPortably(state, block);
+}
+
 }  // namespace
 
-Sha256Digest Sha256(std::span<const std::byte> bytes) {
-  HashState state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+void Sha256Stream::Add(std::span<const std::byte> bytes) {
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-  size_t done = 0;
-  for (; bytes.size() - done >= kBlockBytes; done += kBlockBytes) AddBlock(state, data + done);
+  size_t left = bytes.size();
+  const size_t held = bytes_ % kBlockBytes;
+  bytes_ += left;
+  if (held > 0) {
+    const size_t taken = std::min(left, kBlockBytes - held);
+    std::copy_n(data, taken, rest_.begin() + static_cast<std::ptrdiff_t>(held));
+    data += taken;
+    left -= taken;
+    if (held + taken < kBlockBytes) return;
+    AddBlock(state_, rest_.data());
+  }
+  for (; left >= kBlockBytes; left -= kBlockBytes, data += kBlockBytes) AddBlock(state_, data);
+  std::copy_n(data, left, rest_.begin());
+}
+
+Sha256Digest Sha256Stream::Finish() {
   // Section 5.1.1: a one bit, zeros, and the length in bits.
+  const size_t held = bytes_ % kBlockBytes;
   std::array<uint8_t, 2 * kBlockBytes> tail = {};
-  const size_t rest = bytes.size() - done;
-  if (rest > 0) std::memcpy(tail.data(), data + done, rest);
-  tail[rest] = 0x80;
-  const size_t padded = rest + 9 <= kBlockBytes ? kBlockBytes : 2 * kBlockBytes;
-  const uint64_t bits = uint64_t{bytes.size()} * 8;
+  std::copy_n(rest_.begin(), held, tail.begin());
+  tail[held] = 0x80;
+  const size_t padded = held + 9 <= kBlockBytes ? kBlockBytes : 2 * kBlockBytes;
+  const uint64_t bits = bytes_ * 8;
   for (size_t i = 0; i < 8; ++i) tail[padded - 1 - i] = static_cast<uint8_t>(bits >> (8 * i));
-  for (size_t at = 0; at < padded; at += kBlockBytes) AddBlock(state, tail.data() + at);
+  for (size_t at = 0; at < padded; at += kBlockBytes) AddBlock(state_, tail.data() + at);
   Sha256Digest digest = {};
   for (size_t i = 0; i < digest.size(); ++i) {
-    digest[i] = static_cast<uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));
+    digest[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
   }
   return digest;
+}
+
+Sha256Digest Sha256(std::span<const std::byte> bytes) {
+  Sha256Stream stream;
+  stream.Add(bytes);
+  return stream.Finish();
 }
 
 Sha256Digest Sha256(std::string_view text) {

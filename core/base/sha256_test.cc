@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
+#include <string>
+
 namespace rullama {
 namespace {
 
@@ -23,6 +27,17 @@ TEST(Sha256Test, DigestsAreThoseOfTheStandard) {
        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"},
   };
   for (const auto& row : table) EXPECT_EQ(HexText(Sha256(row.text)), row.digest);
+}
+
+TEST(Sha256Test, PiecesOfAnyLengthGiveTheDigestOfTheWhole) {
+  const std::string text(1000, 'a');
+  for (size_t piece = 1; piece < 200; ++piece) {
+    Sha256Stream stream;
+    for (size_t at = 0; at < text.size(); at += piece) {
+      stream.Add(std::as_bytes(std::span(text).subspan(at, std::min(piece, text.size() - at))));
+    }
+    EXPECT_EQ(HexText(stream.Finish()), HexText(Sha256(text))) << piece;
+  }
 }
 
 }  // namespace

@@ -189,7 +189,11 @@ Result<AtomicFile> AtomicFile::Create(const fs::path& path, Temporary temporary)
   } else {
     RL_RETURN_IF_ERROR(CheckReplaceable(path, target.path, exists ? &info : nullptr));
     RL_RETURN_IF_ERROR(file.OpenTemporary(temporary));
-    file.KeepMode();
+    if (temporary != Temporary::kPrivate) {
+      file.KeepMode();
+    } else if (::fchmod(file.fd_, S_IRUSR | S_IWUSR) != 0) {
+      return IoError(errno, "protect", path.string());
+    }
   }
   file.buffer_.reserve(kBufferBytes);
   return file;

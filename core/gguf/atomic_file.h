@@ -31,6 +31,7 @@ class AtomicFile {
   enum class Temporary {
     kUnnamed,  // if the file system has such files
     kNamed,
+    kPrivate,  // as kUnnamed; only its owner may read the file, whatever the mode of an older one
   };
 
   // Opens the file that `path` names, or a temporary file in its folder, which must exist. Call it
