@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/runtime/slot_file.h"
 #include "core/runtime/snapshot_file.h"
 #include "engine/api/request.h"
 #include "engine/prompt_scores.h"
@@ -57,6 +58,11 @@ struct ResultRows {
   int64_t first = 0;
   std::vector<float> values = {};
 };
+// The end of a job that is done with a slot.
+struct SlotResult {
+  int64_t tokens = 0;
+  std::shared_ptr<StoredSlot> stored = {};  // of kStoreSlot
+};
 // The end of a request.
 struct RequestEnd {
   StopReason reason = StopReason::kEndOfGeneration;
@@ -71,7 +77,7 @@ struct RequestEnd {
   SessionStats at_end = {};
 };
 using ChannelItem = std::variant<ReadProgress, DrawnToken, DrawnCanvas, Draft, ResultRows,
-                                 StoredSnapshot, PromptScores, RequestEnd, Error>;
+                                 StoredSnapshot, PromptScores, SlotResult, RequestEnd, Error>;
 
 class AnswerChannel {
  public:

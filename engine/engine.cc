@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <mutex>
@@ -146,8 +147,12 @@ struct RULLAMA_LOCAL Engine::Impl {
   // Hands a job to the runner. At its end the channel has RequestEnd or Error.
   std::shared_ptr<AnswerChannel> Enqueue(std::unique_ptr<Job> job);
   // The next item of a job's channel other than progress. Errors: what the job ended with;
-  // run.cancelled at the end of the engine.
-  Result<ChannelItem> Await(std::unique_ptr<Job> job);
+  // run.cancelled at the end of the engine and if `stop` is requested.
+  Result<ChannelItem> Await(std::unique_ptr<Job> job, const std::stop_token& stop = {});
+  // A job that is done with a slot. Error usage.request for one that there is not.
+  [[nodiscard]] Result<std::unique_ptr<Job>> SlotJob(Job::Kind kind, int32_t slot,
+                                                     uint64_t client) const;
+  Result<SlotResult> AwaitSlot(std::unique_ptr<Job> job, const std::stop_token& stop);
   // Error usage.request.
   [[nodiscard]] Status CheckDimensions(int64_t dimensions) const {
     const int64_t width = info.embedding_width;
@@ -162,6 +167,10 @@ struct RULLAMA_LOCAL Engine::Impl {
   // Opens what drafts, and adds what it needs to the options of the session.
   Status OpenDrafters(const LoadedModel& model, const HostHooks& hooks, Notices& notices,
                       ModelSessionOptions& options);
+  // The same for a file of a slot.
+  Result<std::vector<ModelFingerprint>> FingerprintsFor(std::span<const int32_t> tokens);
+  // Error slot.mismatch.
+  Status CheckFingerprints(const StoredSlot& stored);
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
   // Compiles what requests can need, as far as the configuration or else the setup asks for it.
   Status WarmUpFor(const EngineSetup& setup);
@@ -182,7 +191,8 @@ struct RULLAMA_LOCAL Engine::Impl {
   std::unique_ptr<JobRunner> runner;                    // uses the session and the drafters
 
  private:
-  std::mutex mutex_;  // guards both fingerprints
+  std::mutex mutex_;  // guards the fingerprints
+  std::vector<ModelFingerprint> fingerprints_;
   std::optional<ModelFingerprint> fingerprint_;
   std::optional<ModelFingerprint> fingerprint_with_towers_;
 };
@@ -343,8 +353,9 @@ std::shared_ptr<AnswerChannel> Engine::Impl::Enqueue(std::unique_ptr<Job> job) {
   return channel;
 }
 
-Result<ChannelItem> Engine::Impl::Await(std::unique_ptr<Job> job) {
+Result<ChannelItem> Engine::Impl::Await(std::unique_ptr<Job> job, const std::stop_token& stop) {
   const std::shared_ptr<AnswerChannel> channel = Enqueue(std::move(job));
+  const std::stop_callback cancel(stop, [&channel] { channel->Cancel(); });
   ChannelItem item = channel->Take();
   while (std::holds_alternative<ReadProgress>(item)) item = channel->Take();
   if (auto* error = std::get_if<Error>(&item)) return tl::unexpected(std::move(*error));
@@ -353,6 +364,50 @@ Result<ChannelItem> Engine::Impl::Await(std::unique_ptr<Job> job) {
     return MakeError(ErrorKind::kRuntime, "run.cancelled", "the engine is being closed");
   }
   return item;
+}
+
+Result<std::unique_ptr<Job>> Engine::Impl::SlotJob(Job::Kind kind, int32_t slot,
+                                                   uint64_t client) const {
+  RL_RETURN_IF_ERROR(home.Check());
+  RL_RETURN_IF_ERROR(CheckPredicts());
+  RL_RETURN_IF_ERROR(CheckWrites());
+  if (slot < 0 || slot >= info.slots) {
+    return MakeError(ErrorKind::kUsage, "usage.request", "there is no slot {}, expected 0 to {}",
+                     slot, info.slots - 1);
+  }
+  auto job = std::make_unique<Job>();
+  job->kind = kind;
+  job->slot = slot;
+  job->client = client;
+  return job;
+}
+
+Result<SlotResult> Engine::Impl::AwaitSlot(std::unique_ptr<Job> job, const std::stop_token& stop) {
+  RL_ASSIGN_OR_RETURN(ChannelItem item, Await(std::move(job), stop));
+  return std::get<SlotResult>(std::move(item));
+}
+
+Result<std::vector<ModelFingerprint>> Engine::Impl::FingerprintsFor(
+    std::span<const int32_t> tokens) {
+  const std::lock_guard lock(mutex_);
+  if (fingerprints_.empty()) {
+    RL_ASSIGN_OR_RETURN(fingerprints_, FingerprintsOf(*session));
+  }
+  std::vector<ModelFingerprint> all = fingerprints_;
+  if (std::ranges::any_of(tokens, IsSoftRow)) {
+    RL_ASSIGN_OR_RETURN(all.emplace_back(), FingerprintWithTowers(*session, all.front()));
+  }
+  return all;
+}
+
+Status Engine::Impl::CheckFingerprints(const StoredSlot& stored) {
+  RL_ASSIGN_OR_RETURN(const std::vector<ModelFingerprint> expected, FingerprintsFor(stored.tokens));
+  const auto [found, missing] = std::ranges::mismatch(stored.fingerprints, expected);
+  if (found == stored.fingerprints.end() && missing == expected.end()) return OkStatus();
+  const auto index = static_cast<size_t>(missing - expected.begin());
+  return MakeError(ErrorKind::kUsage, "slot.mismatch",
+                   "the slot was saved with another {}; read the prompt again",
+                   FingerprintName(index));
 }
 
 Result<ModelFingerprint> Engine::Impl::FingerprintFor(std::span<const int32_t> tokens) {
@@ -412,6 +467,8 @@ EngineStats Engine::stats() const {
   return stats;
 }
 
+std::vector<SlotActivity> Engine::slots() const { return impl_->runner->slots(); }
+
 Result<Generation> Engine::Submit(const Request& request) {
   RL_ASSIGN_OR_RETURN(std::vector<Generation> answers, SubmitChoices(request, 1));
   return std::move(answers.front());
@@ -425,6 +482,10 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "{} answers are asked for, expected 1 to the {} of context.slots", count,
                      impl_->info.slots);
+  }
+  if (request.slot < -1 || request.slot >= impl_->info.slots) {
+    return MakeError(ErrorKind::kUsage, "usage.request", "slot {} is asked for, expected -1 to {}",
+                     request.slot, impl_->info.slots - 1);
   }
   SamplerSettings sampler = impl_->sampler;
   if (!impl_->has_seed) sampler.seed = DrawSeed();
@@ -441,6 +502,7 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
                        {.choice = request.choice + static_cast<uint32_t>(i), .alone = count == 1}));
     Job& job = *prepared.job;
     job.cuts = impl_->CutsOf(job.prompt);
+    if (i > 0) job.slot = -1;
     job.channel = std::make_shared<AnswerChannel>(impl_->wakeup, request.every_draft);
     auto generation = std::make_unique<Generation::Impl>(
         shared_from_this(), job.channel, impl_->session->tokenizer(), std::move(prepared.text),
@@ -686,6 +748,61 @@ Result<int64_t> Engine::LoadPrompt(const std::string& path) {
   job->stored = std::move(stored);
   RL_RETURN_IF_ERROR(impl_->Await(std::move(job)));
   return tokens;
+}
+
+Result<SlotTransfer> Engine::SaveSlot(int32_t slot, uint64_t client, const SlotFile& file,
+                                      const std::stop_token& stop) {
+  RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kStoreSlot, slot, client));
+  RL_ASSIGN_OR_RETURN(const SlotResult result, impl_->AwaitSlot(std::move(job), stop));
+  StoredSlot& stored = *result.stored;
+  RL_ASSIGN_OR_RETURN(stored.fingerprints, impl_->FingerprintsFor(stored.tokens));
+  stored.owner = Sha256(file.owner);
+  const uint64_t bytes = SlotFileBytes(stored);
+  const uint64_t room = file.room ? file.room() : std::numeric_limits<uint64_t>::max();
+  if (bytes > room) {
+    return MakeError(ErrorKind::kIo, "slot.limit",
+                     "the file of the slot has {} bytes, and {} are left of server.slot_save_mib; "
+                     "remove other files or raise it",
+                     bytes, room);
+  }
+  if (const Status written = WriteSlotFile(stored, file.path); !written) {
+    if (written.error().id != "io.disk_full") return tl::unexpected(written.error());
+    return MakeError(ErrorKind::kIo, "slot.no_space",
+                     "there is no room on the disk for the file of {} bytes; free some space",
+                     bytes);
+  }
+  return SlotTransfer{result.tokens, bytes};
+}
+
+Result<SlotTransfer> Engine::RestoreSlot(int32_t slot, uint64_t client, const SlotFile& file,
+                                         const std::stop_token& stop) {
+  RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kFillSlot, slot, client));
+  RL_ASSIGN_OR_RETURN(StoredSlot stored, ReadSlotFile(file.path));
+  if (stored.owner != Sha256(file.owner)) {
+    return MakeError(ErrorKind::kIo, "slot.not_found", "there is no file '{}'",
+                     std::filesystem::path(file.path).filename().string());
+  }
+  RL_RETURN_IF_ERROR(impl_->CheckFingerprints(stored));
+  const int64_t tokens = std::ssize(stored.tokens);
+  if (tokens > impl_->info.capacity) {
+    return MakeError(ErrorKind::kUsage, "slot.too_long",
+                     "the saved slot has {} tokens, and a slot holds {}; start the server with a "
+                     "larger context.capacity",
+                     tokens, impl_->info.capacity);
+  }
+  const uint64_t bytes = SlotFileBytes(stored);
+  job->stored_slot = std::make_shared<const StoredSlot>(std::move(stored));
+  const auto filled = impl_->AwaitSlot(std::move(job), stop);
+  if (filled) return SlotTransfer{tokens, bytes};
+  Error error = filled.error();
+  if (error.id == "snapshot.mismatch") error.id = "slot.mismatch";
+  return tl::unexpected(std::move(error));
+}
+
+Result<int64_t> Engine::EraseSlot(int32_t slot, uint64_t client, const std::stop_token& stop) {
+  RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kEraseSlot, slot, client));
+  RL_ASSIGN_OR_RETURN(const SlotResult result, impl_->AwaitSlot(std::move(job), stop));
+  return result.tokens;
 }
 
 }  // namespace rullama

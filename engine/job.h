@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/answer_channel.h"
@@ -26,6 +27,11 @@ struct Job {
     kLogits,    // the logits of the prompt's rows: a ResultRows for each step
     kSave,      // a snapshot after the prompt, which ends at a cut point: a StoredSnapshot
     kLoad,      // restores `stored`, whose tokens are the prompt
+    // The following have no prompt and do not run: they are done with `slot` once it is free, and
+    // give a SlotResult.
+    kStoreSlot,  // what it holds for the client
+    kFillSlot,   // it holds `stored_slot` from then on
+    kEraseSlot,  // it holds nothing from then on
   };
   Kind kind = Kind::kGenerate;
   // At least one id, and within the capacity: tokens, and ids of soft rows (soft_row_ids.h).
@@ -42,11 +48,14 @@ struct Job {
   int32_t prompt_logprobs = -1;  // as Request::prompt_logprobs; -1 once they were handed out
   bool drafts = true;            // as Request::drafts
   bool reuse_prefix = true;
-  bool reuse_answers = false;  // as Request::reuse_answers
-  uint64_t client = 0;         // as Request::client
+  bool reuse_answers = false;                    // as Request::reuse_answers
+  uint64_t client = 0;                           // as Request::client
+  int32_t slot = -1;                             // as Request::slot
+  std::shared_ptr<const std::string> note = {};  // as Request::note
   // More answers to the same prompt, which start together with this one and let it read the prompt.
   std::vector<std::unique_ptr<Job>> choices = {};
   std::optional<StoredSnapshot> stored = {};
+  std::shared_ptr<const StoredSlot> stored_slot = {};
   EngineClock::time_point submitted = EngineClock::now();
   std::shared_ptr<AnswerChannel> channel;
 };
@@ -55,6 +64,8 @@ struct Job {
 inline bool ReadsChunks(Job::Kind kind) {
   return kind == Job::Kind::kGenerate || kind == Job::Kind::kSave;
 }
+
+inline bool IsSlotJob(Job::Kind kind) { return kind >= Job::Kind::kStoreSlot; }
 
 // Runs jobs on a thread of its own. Destroying it ends all jobs as cancelled.
 // Thread safety: all member functions from any thread.
@@ -68,6 +79,7 @@ class JobRunner {
   // Queues a job. Its results come through its channel.
   virtual void Submit(std::unique_ptr<Job> job) = 0;
   [[nodiscard]] virtual EngineStats stats() const = 0;
+  [[nodiscard]] virtual std::vector<SlotActivity> slots() const = 0;
 };
 
 }  // namespace rullama

@@ -289,6 +289,8 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   const bool scored = request.prompt_logprobs >= 0;
   job.reuse_prefix = request.reuse_prefix && !scored;
   job.client = request.client;
+  job.slot = request.slot;
+  if (!request.note.empty()) job.note = std::make_shared<const std::string>(request.note);
   prepared.logprobs = request.top_logprobs >= 0;
   prepared.text.stop = request.stop.empty() ? defaults.stop : request.stop;
   // The number of tokens drawn after a stop text depends on the speed of the reader.

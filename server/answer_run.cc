@@ -58,6 +58,20 @@ ApiError PlacedError(const Engine& engine, const AnswerRequest& request, const R
   return out;
 }
 
+// The parameters that /slots shows of a request while it runs.
+std::string NoteOf(const SamplingDefaults& defaults, const AnswerRequest& request,
+                   const Request& prompt) {
+  const SamplingOptions& sampling = prompt.sampling;
+  return Dump({
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
+  {#name, sampling.name.value_or(defaults.name)},
+#include "core/config/sampler_settings.def"
+      {"stream", request.stream},
+      {"ignore_eos", prompt.ignore_end},
+      {"max_tokens", prompt.max_tokens},
+      {"lora", nlohmann::json::array()}});
+}
+
 // The answers to one request while they are written. There are as many threads as there are slots,
 // each of which reads one answer at a time, in the order in which the engine begins them.
 class AnswerRun {
@@ -130,6 +144,7 @@ void AnswerRun::SubmitAndRun(Engine& engine) {
 ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
   for (Request& prompt : request_.prompts) {
     prompt.client = call_.client();
+    prompt.note = NoteOf(engine.info().sampling, request_, prompt);
     auto answers = engine.SubmitChoices(prompt, request_.n, stop);
     if (!answers) {
       return tl::unexpected(

@@ -17,7 +17,7 @@ struct CodeRow {
 constexpr std::string_view kInvalid = "invalid_request_error";
 constexpr std::string_view kUnavailable = "unavailable_error";
 
-constexpr std::array<CodeRow, 43> kCodes = {{
+constexpr std::array<CodeRow, 51> kCodes = {{
     {"json.syntax", 400, kInvalid},
     {"json.depth", 400, kInvalid},
     {"json.size", 400, kInvalid},
@@ -32,11 +32,16 @@ constexpr std::array<CodeRow, 43> kCodes = {{
     {"schema.invalid", 400, kInvalid},
     {"schema.unsupported", 400, kInvalid},
     {"schema.too_large", 400, kInvalid},
+    {"slot.empty", 400, kInvalid},
+    {"slot.mismatch", 400, kInvalid},
+    {"slot.corrupt", 400, kInvalid},
+    {"slot.too_long", 400, kInvalid},
     {"bad_request", 400, kInvalid},
     {"invalid_api_key", 401, "authentication_error"},
     {"host_forbidden", 403, "permission_error"},
     {"origin_forbidden", 403, "permission_error"},
     {"model_not_found", 404, "not_found_error"},
+    {"slot.not_found", 404, "not_found_error"},
     {"route_not_found", 404, "not_found_error"},
     {"method_not_allowed", 405, kInvalid},
     {"request_timeout", 408, kInvalid},
@@ -54,6 +59,7 @@ constexpr std::array<CodeRow, 43> kCodes = {{
     {"not_implemented", 501, "not_supported_error"},
     {"model_loading", 503, kUnavailable},
     {"shutting_down", 503, kUnavailable},
+    {"no_free_slot", 503, kUnavailable},
     {"queue_timeout", 503, kUnavailable},
     {"deadline_exceeded", 503, kUnavailable},
     {"device_lost", 503, kUnavailable},
@@ -61,6 +67,8 @@ constexpr std::array<CodeRow, 43> kCodes = {{
     {"too_many_connections", 503, kUnavailable},
     {"too_many_bodies", 503, kUnavailable},
     {"version_not_supported", 505, kInvalid},
+    {"slot.limit", 507, "server_error"},
+    {"slot.no_space", 507, "server_error"},
 }};
 
 // The codes of the engine's errors that have one of their own.
@@ -68,7 +76,7 @@ struct EngineErrorRow {
   std::string_view id;
   std::string_view code;
 };
-constexpr std::array<EngineErrorRow, 11> kEngineErrors = {{
+constexpr std::array<EngineErrorRow, 18> kEngineErrors = {{
     {"model.canvas", "unsupported_value"},
     {"model.encoder", "unsupported_value"},
     {"media.too_large", "media.too_large"},
@@ -80,6 +88,13 @@ constexpr std::array<EngineErrorRow, 11> kEngineErrors = {{
     {"schema.unsupported", "schema.unsupported"},
     {"schema.too_large", "schema.too_large"},
     {"constraint.dead_end", "constraint.dead_end"},
+    {"slot.empty", "slot.empty"},
+    {"slot.mismatch", "slot.mismatch"},
+    {"slot.corrupt", "slot.corrupt"},
+    {"slot.too_long", "slot.too_long"},
+    {"slot.not_found", "slot.not_found"},
+    {"slot.limit", "slot.limit"},
+    {"slot.no_space", "slot.no_space"},
 }};
 
 std::string_view CodeOf(const Error& error) {

@@ -353,6 +353,18 @@ std::vector<ModelState> Models::All() const {
   return states;
 }
 
+std::vector<ModelSlots> Models::Slots() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ModelSlots> models;
+  for (const Entry& entry : entries_) {
+    if (!entry.engine) continue;
+    models.push_back({.id = entry.model.id,
+                      .capacity = entry.model.info.capacity,
+                      .slots = entry.engine->slots()});
+  }
+  return models;
+}
+
 EngineStats Models::stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats sum = closed_;

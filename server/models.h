@@ -41,6 +41,13 @@ struct ServedModel {
   std::function<Result<ModelDescription>(size_t max_items)> describe = {};
 };
 
+// The slots of a model that is loaded.
+struct ModelSlots {
+  std::string id;
+  int64_t capacity = 0;  // tokens per slot
+  std::vector<SlotActivity> slots;
+};
+
 struct ModelsOptions {
   std::vector<ModelAlias> aliases = {};
   int64_t max_loaded = 1;
@@ -87,6 +94,9 @@ class Models {
   [[nodiscard]] ApiResult<ModelState> Find(std::string_view name) const;
   // All models, in the order of the configuration.
   [[nodiscard]] std::vector<ModelState> All() const;
+
+  // The slots of the models that are loaded, in the order of the configuration.
+  [[nodiscard]] std::vector<ModelSlots> Slots() const;
 
   // Sums over the models that are loaded; what only grows, also over those that were. Requests that
   // wait for a place count as waiting.

@@ -17,6 +17,8 @@ constexpr Route kRoutes[] = {
     {"GET", "/health", Health, kOpen},
     {"GET", "/v1/health", Health, kOpen},
     {"GET", "/props", Props},
+    {"GET", "/slots", Slots},
+    {"POST", "/slots/*", ActOnSlot},
     {"GET", "/metrics", MetricsText, true, &ApiOptions::metrics},
     {"GET", "/tokenizer_info", TokenizerInfo},
     {"POST", "/tokenize", Tokenize},

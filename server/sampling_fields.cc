@@ -86,6 +86,10 @@ void ReadSampling(FieldReader& fields, SamplingOptions& sampling) {
   sampling.seed = fields.Integer("seed");
 }
 
+int32_t ReadSlot(FieldReader& fields, int64_t slots) {
+  return static_cast<int32_t>(fields.Integer("id_slot", -1, slots - 1).value_or(-1));
+}
+
 std::optional<int64_t> ReadMaxTokens(FieldReader& fields, std::string_view name, int64_t capacity) {
   if (IsMinusOne(fields.Find(name))) return capacity;
   return fields.Integer(name, 1);

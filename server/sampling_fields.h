@@ -2,6 +2,7 @@
 // them, in the body or in `options`.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,6 +19,8 @@ inline constexpr int64_t kMaxTopLogprobs = 20;
 // The numbers of sampler_settings.def, each within its range, and seed. top_k of -1 is off, as 0
 // is.
 void ReadSampling(FieldReader& fields, SamplingOptions& sampling);
+// id_slot: the slot to run in, -1 for any.
+int32_t ReadSlot(FieldReader& fields, int64_t slots);
 // The member `name`, a number of tokens from 1 on; -1: as many as fit into a slot.
 std::optional<int64_t> ReadMaxTokens(FieldReader& fields, std::string_view name, int64_t capacity);
 // These numbers have no effect: the model denoises canvases.

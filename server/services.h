@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/running_requests.h"
+#include "server/slot_folder.h"
 
 namespace rullama::server {
 
@@ -37,6 +39,8 @@ struct ApiOptions {
   bool page = true;
   bool metrics = true;
   bool embeddings = true;
+  bool slots = true;
+  std::shared_ptr<SlotFolder> slot_folder = {};  // null: slots are not saved
   bool allow_pull = false;
   PullFunction pull = {};                               // of allow_pull
   std::function<int64_t()> connections = {};            // how many are open

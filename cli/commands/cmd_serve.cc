@@ -27,6 +27,7 @@
 #include "engine/media/media_budget.h"
 #include "server/api.h"
 #include "server/http/http_server.h"
+#include "server/slot_folder.h"
 
 namespace rullama::cli {
 namespace {
@@ -127,6 +128,13 @@ server::HttpServerOptions HttpOptionsOf(const ServerConfig& config, server::Api&
           .wants_body = [&api](const server::HttpRequest& head) { return api.WantsBody(head); }};
 }
 
+// Null if slots are not saved.
+std::shared_ptr<server::SlotFolder> SlotFolderOf(const ServerConfig& config) {
+  if (!config.slot_save_path) return nullptr;
+  return std::make_shared<server::SlotFolder>(*config.slot_save_path,
+                                              static_cast<uint64_t>(config.slot_save_mib) << 20);
+}
+
 server::ApiOptions ApiOptionsOf(const ServerConfig& config, Console& console) {
   return {
       .version = RULLAMA_VERSION,
@@ -140,6 +148,8 @@ server::ApiOptions ApiOptionsOf(const ServerConfig& config, Console& console) {
       .page = config.page,
       .metrics = config.metrics,
       .embeddings = config.embeddings,
+      .slots = config.slots_endpoint,
+      .slot_folder = SlotFolderOf(config),
       .allow_pull = config.allow_pull,
       .pull = PullForClient,
       .log = [&console](std::string_view line) { console.WriteError(std::string(line) + "\n"); }};
@@ -244,6 +254,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   const ServerConfig& config = loaded.config.values().server;
   RL_ASSIGN_OR_RETURN(server::ApiKeys keys, ReadKeys(loaded, {}, console));
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
+  if (config.slot_save_path) RL_RETURN_IF_ERROR(server::CheckSlotFolder(*config.slot_save_path));
   SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
   RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models,
@@ -326,6 +337,9 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
       ->option_text("ADDRESS");
   AddSetting(*command, flags->config, "--port", "server.port", "Port to listen on; 0: any free one")
       ->option_text("N");
+  AddSetting(*command, flags->config, "--slot-save-path", "server.slot_save_path",
+             "Folder for slots that clients save")
+      ->option_text("DIR");
   const struct {
     const char* name;
     std::vector<std::string>& items;

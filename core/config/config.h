@@ -273,6 +273,9 @@ struct ServerConfig {
   bool page = true;
   bool metrics = true;
   bool embeddings = true;
+  bool slots_endpoint = true;
+  std::optional<std::string> slot_save_path;  // none: slots are not saved
+  int64_t slot_save_mib = 16'384;
   bool allow_pull = false;
 };
 

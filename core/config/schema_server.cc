@@ -82,6 +82,15 @@ BlockSpec ServerSchema() {
       .Field("metrics", &ServerConfig::metrics, BoolCodec{}, "Offer `/metrics`.")
       .Field("embeddings", &ServerConfig::embeddings, BoolCodec{},
              "Offer the endpoints of embeddings.")
+      .Field("slots_endpoint", &ServerConfig::slots_endpoint, BoolCodec{},
+             "Show at `GET /slots` what the slots do. No text of a request is shown.")
+      .Field(
+          "slot_save_path", &ServerConfig::slot_save_path, FileCodec{},
+          "Folder for slots that clients save ([server.md](server.md)), which exists. Prompts are "
+          "in the files as they are. A relative one is relative to the folder of this YAML file.",
+          "slots are not saved")
+      .Field("slot_save_mib", &ServerConfig::slot_save_mib, IntegerCodec{1, kMaxCacheMib},
+             "Size, in MiB, of all files in that folder; a save that would pass it is refused.")
       .Field("allow_pull", &ServerConfig::allow_pull, BoolCodec{},
              "Let clients download models through `/api/pull` ([downloads.md](downloads.md)). They "
              "go to the stores and are not served.")

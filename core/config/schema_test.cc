@@ -135,6 +135,7 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_EQ(config->server.port, 8080);
   EXPECT_EQ(config->server.queue_timeout, 3);
   EXPECT_THAT(config->server.api_keys, ElementsAre(folder + "keys"));
+  EXPECT_EQ(config->server.slot_save_path, folder + "slots");
   const ArchitectureConfig& a = config->architecture;
   EXPECT_EQ(a.kv_heads, (SlidingGlobal{.sliding = 2, .global = 1}));
   EXPECT_EQ(a.head_dim, (SlidingGlobal{.sliding = 64, .global = 128}));

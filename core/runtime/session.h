@@ -144,6 +144,13 @@ class Session {
   // The complete snapshot that a snapshot of rings stands for, while its slot holds the other rows.
   // Errors: snapshot.stale.
   Result<Snapshot> Complete(const Snapshot& rings);
+  // A copy of the rings of a snapshot, complete or not.
+  [[nodiscard]] Result<Snapshot> CopyRings(const Snapshot& snapshot) const;
+  // Makes a snapshot of rings one of a slot that holds the other rows up to its position.
+  // Errors: snapshot.mismatch, snapshot.stale.
+  Status Adopt(int32_t slot, Snapshot& rings) const;
+  // Whether Restore() can put a snapshot into the slot. Errors: snapshot.mismatch, snapshot.stale.
+  [[nodiscard]] Status CheckFits(int32_t slot, const Snapshot& snapshot) const;
   // Replaces the content of the slot and sets past(slot) to the snapshot's position. Errors:
   // snapshot.mismatch; snapshot.stale. If a device fails half-way the slot is forgotten.
   Status Restore(int32_t slot, const Snapshot& snapshot);
@@ -247,7 +254,6 @@ class Session {
 
   [[nodiscard]] Status CheckSlot(int32_t slot) const;
   [[nodiscard]] Status CheckPosition(int32_t slot, int32_t p) const;
-  [[nodiscard]] Status CheckFits(int32_t slot, const Snapshot& snapshot) const;
   [[nodiscard]] const SlotState& SlotStateOf(std::string_view name) const;
   [[nodiscard]] SnapshotInfo Describe(int32_t slot, int32_t p, SnapshotContent content) const;
   Status PrepareStates();

@@ -1,5 +1,6 @@
 // The part of Session that saves, restores, copies and rewinds slots.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/runtime/session.h"
@@ -126,7 +127,41 @@ const SlotState& Session::SlotStateOf(std::string_view name) const {
   return *std::ranges::find(slot_states_->all(), name, &SlotState::name);
 }
 
+Result<Snapshot> Session::CopyRings(const Snapshot& snapshot) const {
+  if (!slot_states_) return tl::unexpected(slot_states_.error());
+  const auto is_ring = [this](const SnapshotPart& part) {
+    return SlotStateOf(part.state).rows != slot_states_->longest();
+  };
+  const SnapshotInfo& from = snapshot.info();
+  SnapshotInfo info{
+      .content = SnapshotContent::kRings, .position = from.position, .written = from.written};
+  std::ranges::copy_if(from.parts, std::back_inserter(info.parts), is_ring);
+  RL_ASSIGN_OR_RETURN(Snapshot rings, Snapshot::Allocate(std::move(info)));
+  std::span<const std::byte> rest = snapshot.data();
+  std::span<std::byte> out = rings.data();
+  for (const SnapshotPart& part : from.parts) {
+    if (is_ring(part)) {
+      std::ranges::copy(rest.first(part.bytes()), out.begin());
+      out = out.subspan(part.bytes());
+    }
+    rest = rest.subspan(part.bytes());
+  }
+  return rings;
+}
+
+Status Session::Adopt(int32_t slot, Snapshot& rings) const {
+  RL_RETURN_IF_ERROR(CheckSlot(slot));
+  if (rings.position() > past(slot)) {
+    return MakeError(ErrorKind::kRuntime, "session.internal",
+                     "rings at position {} for slot {}, which holds {} tokens", rings.position(),
+                     slot, past(slot));
+  }
+  rings.origin_ = {identity_, slot, logs_[static_cast<size_t>(slot)].moment()};
+  return CheckFits(slot, rings);
+}
+
 Status Session::CheckFits(int32_t slot, const Snapshot& snapshot) const {
+  if (!slot_states_) return tl::unexpected(slot_states_.error());
   const SnapshotInfo& info = snapshot.info();
   const SnapshotInfo expected = Describe(slot, 0, info.content);
   if (info.parts.size() != expected.parts.size()) {

@@ -95,6 +95,19 @@ struct EmbeddingOptions {
   int64_t dimensions = 0;  // numbers of the vector; 0: all
 };
 
+// A file with what a slot holds.
+struct SlotFile {
+  std::string path = {};
+  std::string owner = {};  // the name of the client, without which the file is not read again
+  // The most bytes that a new file may have; called once, before it is made. Empty: no limit.
+  std::function<uint64_t()> room = {};
+};
+
+struct SlotTransfer {
+  int64_t tokens = 0;
+  uint64_t bytes = 0;  // of the file
+};
+
 // One running request. Its text is made on the thread that calls Next().
 //
 // Thread safety: one thread at a time; Cancel() from any thread. Destroying it cancels the request.
@@ -146,6 +159,8 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] std::string Metadata(size_t max_items) const;
   // Counts of the work in progress and of all work since the engine was opened.
   [[nodiscard]] EngineStats stats() const;
+  // The slots as they are now.
+  [[nodiscard]] std::vector<SlotActivity> slots() const;
 
   // Starts a request. Does not wait for a slot, but decodes the pictures and sounds of the request,
   // two of all requests at a time.
@@ -231,6 +246,26 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // free. Errors: io.*, gguf.*, snapshot.file for a file that is damaged or no stored prompt,
   // snapshot.mismatch for one of another model or configuration, model.canvas.
   Result<int64_t> LoadPrompt(const std::string& path);
+
+  // The following wait until a slot has no request, and end with run.cancelled if `stop` is
+  // requested while they wait. Errors of all: usage.request for a slot that there is not;
+  // model.canvas, model.encoder. They block.
+  //
+  // Stores what a slot holds of its last request, if that was one of `client`, in a file that only
+  // its owner may read. Errors: slot.empty, slot.limit, slot.no_space, slot.file if there is
+  // something else than a plain file; snapshot.memory; io.*.
+  Result<SlotTransfer> SaveSlot(int32_t slot, uint64_t client, const SlotFile& file,
+                                const std::stop_token& stop = {});
+  // Puts into a slot what SaveSlot() stored, in place of what it held. Requests of `client` that
+  // begin with the same tokens read them from there; their answers are the same bytes as without.
+  // Errors: slot.not_found if there is no such file, or it is another owner's; slot.corrupt;
+  // slot.mismatch for one of another model or configuration; slot.too_long if it has more tokens
+  // than a slot holds; io.*. After an error the slot holds what it held.
+  Result<SlotTransfer> RestoreSlot(int32_t slot, uint64_t client, const SlotFile& file,
+                                   const std::stop_token& stop = {});
+  // Forgets what a slot holds of a request of `client`, with the snapshots of it. Returns the
+  // number of tokens.
+  Result<int64_t> EraseSlot(int32_t slot, uint64_t client, const std::stop_token& stop = {});
 
  private:
   friend struct EngineAccess;

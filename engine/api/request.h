@@ -119,6 +119,10 @@ struct Request {
   uint32_t choice = 0;
   // Who asks. Clients take turns for free slots, and a prompt is only reused by its own client.
   uint64_t client = 0;
+  // The slot to run in, which is waited for; -1: any. Of several answers the first one.
+  int32_t slot = -1;
+  // What Engine::slots() tells of the request while it runs.
+  std::string note = {};
   // An event for every step of a canvas. Otherwise those for which the reader comes too late are
   // left out.
   bool every_draft = false;

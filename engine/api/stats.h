@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 namespace rullama {
 
@@ -60,6 +62,18 @@ struct EngineStats {
   StepStats decode = {};          // one token for each slot that writes, or for those of a group
   StepStats prompt = {};          // a chunk of a prompt
   StepStats denoise = {};         // of a canvas
+};
+
+// A slot of an Engine at a moment.
+struct SlotActivity {
+  int64_t task = -1;      // the number of its last request, from 1; -1: it had none
+  int64_t tokens = 0;     // that it holds
+  bool busy = false;      // it has a request
+  bool drafts = false;    // drafts are made for its request
+  int64_t drawn = 0;      // tokens of the answer so far
+  int64_t remaining = 0;  // tokens that the answer may still get
+  uint64_t seed = 0;
+  std::shared_ptr<const std::string> note = {};  // Request::note; null: no request
 };
 
 }  // namespace rullama

@@ -5,6 +5,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <array>
+#include <span>
 #include <string>
 
 #include "core/config/device_name.h"
@@ -22,28 +24,49 @@ ModelFingerprint HashOf(const GgufFile& file, uint64_t seed) {
   return ModelFingerprint{hash.high64, hash.low64};
 }
 
+ModelFingerprint HashOf(std::string_view text) {
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return ModelFingerprint{hash.high64, hash.low64};
+}
+
 }  // namespace
 
-Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
+Result<std::vector<ModelFingerprint>> FingerprintsOf(const ModelSession& session) {
   const GgufFile& file = *session.model().file.file;
   RL_RETURN_IF_ERROR(file.CheckUnchanged());
-  std::string settings =
-      fmt::format("{}\n{}\n{}\n", RULLAMA_VERSION, session.devices().backend, session.chunk());
-  for (const DeviceDescription& device : session.devices().DescribeLayerDevices()) {
-    settings += fmt::format("{}\n{}\n", device.name, device.driver);
+  XXH64_hash_t adapters = 0;
+  for (const SyntheticConstant& constant : session.model().adapters.constants) {
+    adapters = XXH3_64bits_withSeed(constant.name.data(), constant.name.size(), adapters);
+    adapters = XXH3_64bits_withSeed(constant.bytes.data(), constant.bytes.size(), adapters);
   }
-  settings += fmt::format("{}\n", fmt::join(session.placement().layer_devices, ","));
+  std::string backend = session.devices().backend + "\n";
+  for (const DeviceDescription& device : session.devices().DescribeLayerDevices()) {
+    backend += fmt::format("{}\n{}\n", device.name, device.driver);
+  }
+  backend += fmt::format("{}\n", fmt::join(session.placement().layer_devices, ","));
   for (size_t i = 0; i < session.devices().layer_devices; ++i) {
     for (const auto& [key, value] : OptionsOf(session.config().backend, i)) {
-      settings += fmt::format("{}={}\n", key, value);
+      backend += fmt::format("{}={}\n", key, value);
     }
   }
-  uint64_t seed = XXH3_64bits(settings.data(), settings.size());
-  for (const SyntheticConstant& constant : session.model().adapters.constants) {
-    seed = XXH3_64bits_withSeed(constant.name.data(), constant.name.size(), seed);
-    seed = XXH3_64bits_withSeed(constant.bytes.data(), constant.bytes.size(), seed);
-  }
-  return HashOf(file, seed);
+  const DType kv = KvDtypeFor(session.config(), session.devices().backend);
+  // In the order of FingerprintName.
+  return std::vector<ModelFingerprint>{
+      HashOf(file, 0),         HashOf(fmt::format("{}", adapters)),        HashOf(backend),
+      HashOf(InfoOf(kv).name), HashOf(fmt::format("{}", session.chunk())), HashOf(RULLAMA_VERSION)};
+}
+
+std::string_view FingerprintName(size_t index) {
+  constexpr std::array<std::string_view, 6> kNames = {
+      "model",    "adapters",          "backend, device or threads",
+      "KV cache", "length of a chunk", "version of rullama"};
+  return index < kNames.size() ? kNames[index] : "file of the towers";
+}
+
+Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
+  RL_ASSIGN_OR_RETURN(const std::vector<ModelFingerprint> parts, FingerprintsOf(session));
+  const XXH128_hash_t hash = XXH3_128bits(parts.data(), parts.size() * sizeof(ModelFingerprint));
+  return ModelFingerprint{hash.high64, hash.low64};
 }
 
 Result<ModelFingerprint> FingerprintWithTowers(const ModelSession& session,

@@ -6,7 +6,12 @@
 namespace rullama {
 
 void Admission::Admit() {
-  while (std::unique_ptr<Job> job = waiting_.TakeNext(contents_.free_slots())) {
+  const auto has_slot = [this](const Job& job) { return contents_.IsFreeFor(job); };
+  while (std::unique_ptr<Job> job = waiting_.TakeNext(contents_.free_slots(), has_slot)) {
+    if (IsSlotJob(job->kind)) {
+      DoWithSlot(*job);
+      continue;
+    }
     auto choices = std::exchange(job->choices, {});
     const SlotTable::Choice choice = contents_.Choose(*job);
     jobs_.Start(choice, std::move(job), std::nullopt);
@@ -17,6 +22,28 @@ void Admission::Admit() {
     const Status begun = Begin(choice.slot, choice.reused);
     if (!begun) jobs_.Fail(choice.slot, begun.error());
   }
+}
+
+void Admission::DoWithSlot(const Job& job) {
+  Result<SlotResult> result = ResultOf(job);
+  counters_.UpdateSlot(job.slot,
+                       [&](SlotActivity& state) { state.tokens = contents_.tokens(job.slot); });
+  if (result) {
+    job.channel->Push(*std::move(result));
+  } else {
+    job.channel->Push(result.error());
+  }
+}
+
+Result<SlotResult> Admission::ResultOf(const Job& job) {
+  if (job.kind == Job::Kind::kEraseSlot) return SlotResult{contents_.Erase(job.slot, job.client)};
+  if (job.kind == Job::Kind::kFillSlot) {
+    RL_RETURN_IF_ERROR(contents_.Fill(job.slot, *job.stored_slot, job.client));
+    return SlotResult{std::ssize(job.stored_slot->tokens)};
+  }
+  RL_ASSIGN_OR_RETURN(StoredSlot stored, contents_.Store(job.slot, job.client));
+  const int64_t tokens = std::ssize(stored.tokens);
+  return SlotResult{tokens, std::make_shared<StoredSlot>(std::move(stored))};
 }
 
 Status Admission::Begin(int32_t slot, int64_t chosen) {

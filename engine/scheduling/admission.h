@@ -23,6 +23,9 @@ class Admission {
   void Admit();
 
  private:
+  // Does a job that is done with a slot.
+  void DoWithSlot(const Job& job);
+  Result<SlotResult> ResultOf(const Job& job);
   // Lets the slot hold the known rows of its job's prompt; `chosen`: rows that it holds already.
   Status Begin(int32_t slot, int64_t chosen);
 

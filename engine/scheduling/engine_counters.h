@@ -1,7 +1,10 @@
 // The counters of a scheduler: its thread changes them, any thread may read them.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <mutex>
+#include <vector>
 
 #include "engine/api/stats.h"
 #include "engine/job.h"
@@ -34,9 +37,27 @@ class EngineCounters {
     return stats_;
   }
 
+  // Before the first of the following.
+  void SetSlots(int64_t slots) {
+    const std::lock_guard lock(mutex_);
+    stats_.slots = slots;
+    slots_.resize(static_cast<size_t>(slots));
+  }
+  // Calls `change(SlotActivity&)`, which must not call this object.
+  template <typename Change>
+  void UpdateSlot(int32_t slot, const Change& change) {
+    const std::lock_guard lock(mutex_);
+    change(slots_[static_cast<size_t>(slot)]);
+  }
+  [[nodiscard]] std::vector<SlotActivity> ReadSlots() const {
+    const std::lock_guard lock(mutex_);
+    return slots_;
+  }
+
  private:
   mutable std::mutex mutex_;
   EngineStats stats_;
+  std::vector<SlotActivity> slots_;
 };
 
 }  // namespace rullama

@@ -51,7 +51,7 @@ Status PrefixCache::Return(int32_t slot, int64_t position) {
       entries_, [&](const Entry& one) { return one.IsIn(slot) && one.position() == position; });
   entry->last_used = ++uses_;
   const Clock::time_point begin = Clock::now();
-  Status status = session_.Restore(slot, entry->snapshot);
+  Status status = session_.Restore(slot, *entry->snapshot);
   restore_seconds_.Observe(SecondsSince(begin));
   return status;
 }
@@ -61,9 +61,9 @@ Status PrefixCache::Copy(int32_t slot, std::span<const int32_t> prompt, int64_t 
   const auto found = FindExact(prompt.first(static_cast<size_t>(length)), client);
   const auto entry = entries_.erase(found, found);  // the same one, which may be changed
   entry->last_used = ++uses_;
-  if (!entry->snapshot.complete()) RL_RETURN_IF_ERROR(Complete(entry));
+  if (!entry->snapshot->complete()) RL_RETURN_IF_ERROR(Complete(entry));
   const Clock::time_point begin = Clock::now();
-  Status status = session_.Restore(slot, entry->snapshot);
+  Status status = session_.Restore(slot, *entry->snapshot);
   restore_seconds_.Observe(SecondsSince(begin));
   EvictBeyondLimit();
   return status;
@@ -75,17 +75,51 @@ void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t c
   auto snapshot = session_.Save(slot, session_.past(slot), SnapshotContent::kRings);
   save_seconds_.Observe(SecondsSince(begin));
   if (!snapshot) return;
-  entries_.push_front({.client = client,
-                       .tokens = {tokens.begin(), tokens.end()},
-                       .slot = slot,
-                       .last_used = ++uses_,
-                       .snapshot = *std::move(snapshot)});
-  bytes_ += entries_.front().bytes();
-  largest_ = std::max(largest_, entries_.front().bytes());
+  Add({.client = client,
+       .tokens = {tokens.begin(), tokens.end()},
+       .slot = slot,
+       .snapshot = std::make_shared<const Snapshot>(*std::move(snapshot))});
+}
+
+void PrefixCache::Add(Entry entry) {
+  entry.last_used = ++uses_;
+  entries_.push_front(std::move(entry));
+  const Entry& added = entries_.front();
+  bytes_ += added.bytes();
+  largest_ = std::max(largest_, added.bytes());
   // The rings of later prompts are at least as large.
-  rings_fit_ = entries_.front().bytes() <= limit_;
-  Thin(tokens, client);
+  rings_fit_ = added.bytes() <= limit_;
+  Thin(std::vector(added.tokens), added.client);
   EvictBeyondLimit();
+}
+
+Result<std::vector<std::shared_ptr<Snapshot>>> PrefixCache::CopyRings(
+    int32_t slot, std::span<const int32_t> tokens, uint64_t client) const {
+  std::vector<std::shared_ptr<Snapshot>> rings;
+  for (const Entry& entry : entries_) {
+    const bool usable = entry.snapshot->complete() || entry.IsIn(slot);
+    if (!usable || !entry.Begins(tokens, client)) continue;
+    RL_ASSIGN_OR_RETURN(Snapshot copy, session_.CopyRings(*entry.snapshot));
+    rings.push_back(std::make_shared<Snapshot>(std::move(copy)));
+  }
+  std::ranges::sort(rings, {}, &Snapshot::position);
+  return rings;
+}
+
+void PrefixCache::KeepRings(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
+                            std::shared_ptr<const Snapshot> rings) {
+  if (limit_ == 0 || !rings_fit_ || FindExact(tokens, client) != entries_.end()) return;
+  Add({.client = client,
+       .tokens = {tokens.begin(), tokens.end()},
+       .slot = slot,
+       .snapshot = std::move(rings)});
+}
+
+void PrefixCache::Erase(std::span<const int32_t> tokens, uint64_t client) {
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto at = entry++;
+    if (at->Begins(tokens, client)) Drop(at);
+  }
 }
 
 void PrefixCache::GiveUp(int32_t slot, int64_t position) {
@@ -134,14 +168,14 @@ PrefixCache::Entries::const_iterator PrefixCache::FindExact(std::span<const int3
 
 Status PrefixCache::Complete(Entries::iterator entry) {
   const Clock::time_point begin = Clock::now();
-  auto snapshot = session_.Complete(entry->snapshot);
+  auto snapshot = session_.Complete(*entry->snapshot);
   save_seconds_.Observe(SecondsSince(begin));
   if (!snapshot) {
     Drop(entry);
     return tl::unexpected(snapshot.error());
   }
   bytes_ -= entry->bytes();
-  entry->snapshot = *std::move(snapshot);
+  entry->snapshot = std::make_shared<const Snapshot>(*std::move(snapshot));
   bytes_ += entry->bytes();
   largest_ = std::max(largest_, entry->bytes());
   return OkStatus();

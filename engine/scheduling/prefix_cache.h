@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -55,6 +56,16 @@ class PrefixCache {
   // The rows of `slot` are lost.
   void Lose(int32_t slot);
 
+  // Copies of the rings that are kept for what `slot` holds, `tokens` of the client, ascending.
+  Result<std::vector<std::shared_ptr<Snapshot>>> CopyRings(int32_t slot,
+                                                           std::span<const int32_t> tokens,
+                                                           uint64_t client) const;
+  // Keeps rings of `slot`, after `tokens`.
+  void KeepRings(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
+                 std::shared_ptr<const Snapshot> rings);
+  // Drops all that begins with the same tokens as `tokens` and is not longer.
+  void Erase(std::span<const int32_t> tokens, uint64_t client);
+
   // Adds what it holds and has done.
   void AddTo(EngineStats& stats) const;
 
@@ -64,18 +75,19 @@ class PrefixCache {
     std::vector<int32_t> tokens;
     int32_t slot = 0;  // with the other rows, unless the snapshot is complete
     uint64_t last_used = 0;
-    Snapshot snapshot;
+    std::shared_ptr<const Snapshot> snapshot;
 
-    [[nodiscard]] int64_t position() const { return snapshot.position(); }
+    [[nodiscard]] int64_t position() const { return snapshot->position(); }
     [[nodiscard]] uint64_t bytes() const {
-      return snapshot.bytes() + tokens.size() * sizeof(int32_t);
+      return snapshot->bytes() + tokens.size() * sizeof(int32_t);
     }
-    [[nodiscard]] bool IsIn(int32_t other) const { return !snapshot.complete() && slot == other; }
+    [[nodiscard]] bool IsIn(int32_t other) const { return !snapshot->complete() && slot == other; }
     // Whether `prompt` begins with its tokens.
     [[nodiscard]] bool Begins(std::span<const int32_t> prompt, uint64_t of_client) const;
   };
   using Entries = std::list<Entry>;
 
+  void Add(Entry entry);
   [[nodiscard]] Entries::const_iterator FindExact(std::span<const int32_t> tokens,
                                                   uint64_t client) const;
   // Replaces the snapshot by a complete one; the entry is dropped if that cannot be made.

@@ -18,7 +18,7 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
                     : std::nullopt),
       reader_(session, options_, contents_, jobs_, canvases_ ? &*canvases_ : nullptr, counters_) {
   if (!canvases_) decoder_.emplace(session, options_, contents_, jobs_, counters_);
-  counters_.Update([this](EngineStats& stats) { stats.slots = options_.slots; });
+  counters_.SetSlots(options_.slots);
   thread_ = std::thread([this] {
     const AlternateStack stack;
     Loop();
@@ -83,6 +83,11 @@ void Scheduler::CountSlots() {
     ++busy;
     paused += static_cast<int64_t>(running->job->channel->full());
     tokens += session_.past(slot);
+    counters_.UpdateSlot(slot, [&](SlotActivity& state) {
+      state.tokens = session_.past(slot);
+      state.drawn = running->drawn;
+      state.remaining = jobs_.RemainingOf(*running, session_.past(slot));
+    });
   }
   counters_.Update([&](EngineStats& stats) {
     stats.slots_busy = busy;

@@ -39,6 +39,7 @@ class Scheduler final : public JobRunner {
 
   void Submit(std::unique_ptr<Job> job) override;
   [[nodiscard]] EngineStats stats() const override;
+  [[nodiscard]] std::vector<SlotActivity> slots() const override { return counters_.ReadSlots(); }
 
  private:
   void Loop();

@@ -1,5 +1,8 @@
 #include "engine/scheduling/slot_contents.h"
 
+#include <memory>
+#include <utility>
+
 #include "core/runtime/snapshot.h"
 
 namespace rullama {
@@ -17,15 +20,15 @@ SlotContents::SlotContents(Session& session, const SchedulerOptions& options)
 SlotTable::Choice SlotContents::Choose(const Job& job) const {
   const bool reuses = job.reuse_prefix && ReadsChunks(job.kind);
   const auto cuts = reuses ? std::span(job.cuts) : std::span<const int64_t>();
-  const auto choice =
-      table_.Choose(job.prompt, cuts, job.reuse_answers, job.client,
-                    [this](int32_t slot, int64_t position) { return CanReturn(slot, position); });
+  const auto choice = table_.Choose(
+      job.prompt, cuts, job.reuse_answers, job.client,
+      [this](int32_t slot, int64_t position) { return CanReturn(slot, position); }, job.slot);
   const bool longer = prefixes_.Find(job.prompt, cuts, job.client, choice->reused) > 0;
   return longer ? ChooseUnused(job) : *choice;
 }
 
 SlotTable::Choice SlotContents::ChooseUnused(const Job& job) const {
-  return *table_.Choose(job.prompt, {}, /*answers=*/false, job.client, kReturnsNowhere);
+  return *table_.Choose(job.prompt, {}, /*answers=*/false, job.client, kReturnsNowhere, job.slot);
 }
 
 void SlotContents::Take(const SlotTable::Choice& choice, uint64_t client) {
@@ -80,6 +83,48 @@ Result<int64_t> SlotContents::Copy(int32_t from, std::span<const int32_t> to,
     Append(slot, prompt.first(static_cast<size_t>(rows)));
   }
   return rows;
+}
+
+Result<StoredSlot> SlotContents::Store(int32_t slot, uint64_t client) {
+  const std::span<const int32_t> tokens = table_.tokens(slot);
+  if (tokens.empty() || table_.client(slot) != client) {
+    return MakeError(ErrorKind::kUsage, "slot.empty",
+                     "slot {} holds nothing of this client; run a request in it first", slot);
+  }
+  StoredSlot stored;
+  stored.tokens.assign(tokens.begin(), tokens.end());
+  stored.chunked = table_.chunked(slot);
+  RL_ASSIGN_OR_RETURN(Snapshot all, session_.Save(slot, static_cast<int32_t>(tokens.size())));
+  stored.all = std::make_shared<const Snapshot>(std::move(all));
+  RL_ASSIGN_OR_RETURN(
+      stored.rings,
+      prefixes_.CopyRings(slot, tokens.first(static_cast<size_t>(stored.chunked)), client));
+  return stored;
+}
+
+Status SlotContents::Fill(int32_t slot, const StoredSlot& stored, uint64_t client) {
+  RL_RETURN_IF_ERROR(session_.CheckFits(slot, *stored.all));
+  prefixes_.GiveUp(slot, 0);
+  if (const Status restored = session_.Restore(slot, *stored.all); !restored) {
+    Lose(slot);
+    return restored;
+  }
+  table_.Fill(slot, stored.tokens, stored.chunked, client);
+  const std::span<const int32_t> tokens = stored.tokens;
+  for (const std::shared_ptr<Snapshot>& rings : stored.rings) {
+    if (!session_.Adopt(slot, *rings)) continue;  // the rest is read again
+    prefixes_.KeepRings(slot, tokens.first(static_cast<size_t>(rings->position())), client, rings);
+  }
+  return OkStatus();
+}
+
+int64_t SlotContents::Erase(int32_t slot, uint64_t client) {
+  const std::span<const int32_t> tokens = table_.tokens(slot);
+  if (tokens.empty() || table_.client(slot) != client) return 0;
+  const int64_t erased = std::ssize(tokens);
+  prefixes_.Erase(tokens, client);
+  Lose(slot);
+  return erased;
 }
 
 void SlotContents::Lose(int32_t slot) {

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
+#include "core/runtime/slot_file.h"
 #include "engine/api/stats.h"
 #include "engine/job.h"
 #include "engine/scheduling/prefix_cache.h"
@@ -22,6 +24,12 @@ class SlotContents {
   SlotContents(Session& session, const SchedulerOptions& options);
 
   [[nodiscard]] int64_t free_slots() const { return table_.free_slots(); }
+  // Whether the slot that a job asks for is free; it is for one that takes any.
+  [[nodiscard]] bool IsFreeFor(const Job& job) const {
+    return job.slot < 0 || !table_.busy(job.slot);
+  }
+  // The number of tokens whose rows a slot holds.
+  [[nodiscard]] int64_t tokens(int32_t slot) const { return std::ssize(table_.tokens(slot)); }
   // A slot for the job, with the rows of its prompt that it holds; one is free.
   [[nodiscard]] SlotTable::Choice Choose(const Job& job) const;
   // A slot for a job that reuses nothing; one is free.
@@ -48,6 +56,15 @@ class SlotContents {
   void Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client) {
     prefixes_.Keep(slot, tokens, client);
   }
+
+  // The following are for slots that are free.
+  // What the slot holds for the client. Error slot.empty.
+  Result<StoredSlot> Store(int32_t slot, uint64_t client);
+  // Lets the slot hold what was stored, in place of what it held. Errors: snapshot.mismatch, after
+  // which it holds what it held; those of the device.
+  Status Fill(int32_t slot, const StoredSlot& stored, uint64_t client);
+  // Forgets what the slot holds for the client, with its snapshots. Returns its tokens.
+  int64_t Erase(int32_t slot, uint64_t client);
 
   // The slot holds nothing that may be reused.
   void Forget(int32_t slot) { table_.Forget(slot); }

@@ -48,6 +48,32 @@ void SlotJobs::Start(const SlotTable::Choice& choice, std::unique_ptr<Job> job,
   running.number = ++started_;
   running.started = EngineClock::now();
   slots_[static_cast<size_t>(choice.slot)] = std::move(running);
+  ShowStart(choice.slot);
+}
+
+void SlotJobs::ShowStart(int32_t slot) {
+  const RunningJob& running = At(slot);
+  counters_.UpdateSlot(slot, [&](SlotActivity& state) {
+    state = {.task = static_cast<int64_t>(running.number),
+             .tokens = contents_.tokens(slot),
+             .busy = true,
+             .drafts = running.job->drafts && options_.drafts.most > 0,
+             .remaining = RemainingOf(running, std::ssize(running.job->prompt)),
+             .seed = running.job->sampling.seed,
+             .note = running.job->note};
+  });
+}
+
+void SlotJobs::ShowEnd(int32_t slot) {
+  counters_.UpdateSlot(slot, [&](SlotActivity& state) {
+    state = {.task = state.task, .tokens = contents_.tokens(slot)};
+  });
+}
+
+int64_t SlotJobs::RemainingOf(const RunningJob& running, int64_t past) const {
+  const Job& job = *running.job;
+  const int64_t room = options_.CapacityOf(job) - std::max(past, std::ssize(job.prompt));
+  return job.max_tokens < 0 ? room : std::min(room, job.max_tokens - running.drawn);
 }
 
 Result<RowSampling> SlotJobs::SamplingOf(RunningJob& running, int32_t position) {
@@ -117,6 +143,10 @@ void SlotJobs::End(int32_t slot, StopReason reason) {
   if (!stats) return Fail(slot, stats.error());
   const EngineClock::time_point now = EngineClock::now();
   const EngineClock::time_point first = running.wrote() ? running.first_token : now;
+  const Job::Kind kind = running.job->kind;
+  const bool reusable = ReadsChunks(kind) || kind == Job::Kind::kLoad;
+  if (!reusable || !running.job->reuse_prefix) contents_.Forget(slot);
+  ShowEnd(slot);  // before the reader of the end may ask
   running.job->channel->Push(
       RequestEnd{.reason = reason,
                  .end = running.end,
@@ -128,9 +158,6 @@ void SlotJobs::End(int32_t slot, StopReason reason) {
                  .generate_seconds = SecondsBetween(first, now),
                  .after_prompt = running.after_prompt,
                  .at_end = *stats});
-  const Job::Kind kind = running.job->kind;
-  const bool reusable = ReadsChunks(kind) || kind == Job::Kind::kLoad;
-  if (!reusable || !running.job->reuse_prefix) contents_.Forget(slot);
   Free(slot);
 }
 
@@ -143,8 +170,9 @@ void SlotJobs::Fail(int32_t slot, const Error& error) {
   if (error.id == "device.lost") {  // before the reader of the error may ask
     counters_.Update([](EngineStats& stats) { stats.device_lost = true; });
   }
-  At(slot).job->channel->Push(error);
   contents_.Lose(slot);
+  ShowEnd(slot);
+  At(slot).job->channel->Push(error);
   Free(slot);
 }
 

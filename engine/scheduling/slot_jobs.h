@@ -51,6 +51,9 @@ class SlotJobs {
   void Start(const SlotTable::Choice& choice, std::unique_ptr<Job> job,
              std::optional<int32_t> reader);
 
+  // The tokens that may be drawn after the first `past` rows of the slot.
+  [[nodiscard]] int64_t RemainingOf(const RunningJob& running, int64_t past) const;
+
   // The settings of the next draw, with its mask. `position`: of the row whose successor is drawn.
   // Errors: constraint.dead_end.
   Result<RowSampling> SamplingOf(RunningJob& running, int32_t position);
@@ -75,6 +78,10 @@ class SlotJobs {
   void EndAll();
 
  private:
+  // Tells of the job that gets the slot.
+  void ShowStart(int32_t slot);
+  // Tells that the job of the slot is over.
+  void ShowEnd(int32_t slot);
   void Free(int32_t slot);
   // Tells the observer of the job that leaves the slot.
   void Observe(int32_t slot) const;

@@ -46,6 +46,15 @@ void SlotTable::Append(int32_t at, std::span<const int32_t> chunk) {
   if (!slot.goes_on) slot.chunked = slot.tokens.size();
 }
 
+void SlotTable::Fill(int32_t at, std::span<const int32_t> tokens, int64_t chunked,
+                     uint64_t client) {
+  Slot& slot = slots_[static_cast<size_t>(at)];
+  slot.tokens.assign(tokens.begin(), tokens.end());
+  slot.chunked = static_cast<size_t>(chunked);
+  slot.client = client;
+  slot.last_used = ++uses_;
+}
+
 void SlotTable::AppendDrawn(int32_t slot, int32_t token) {
   slots_[static_cast<size_t>(slot)].tokens.push_back(token);
 }

@@ -20,7 +20,7 @@ TextEncoder::TextEncoder(Session& session, const ProgramGraphs& graphs, const Mo
       soft_inputs_(facts.width, /*last_seen=*/false),
       cancelled_(std::move(cancelled)),
       wakeup_(std::move(wakeup)) {
-  counters_.Update([](EngineStats& stats) { stats.slots = 1; });
+  counters_.SetSlots(1);
   thread_ = std::thread([this] {
     const AlternateStack stack;
     Loop();
@@ -73,10 +73,13 @@ void TextEncoder::Run(Job& job) {
     return job.channel->Push(RequestEnd{StopReason::kCancelled});
   }
   counters_.Update([](EngineStats& stats) { stats.slots_busy = 1; });
+  counters_.UpdateSlot(0,
+                       [this](SlotActivity& state) { state = {.task = ++taken_, .busy = true}; });
   const EngineClock::time_point begin = EngineClock::now();
   Result<std::vector<float>> vector = Encode(job);
   counters_.CountStep(&EngineStats::prompt, job.prompt.size(), begin);
   counters_.Update([](EngineStats& stats) { stats.slots_busy = 0; });
+  counters_.UpdateSlot(0, [](SlotActivity& state) { state.busy = false; });
   if (!vector) return job.channel->Push(std::move(vector).error());
   job.channel->Push(ResultRows{0, *std::move(vector)});
   job.channel->Push(RequestEnd{});

@@ -39,6 +39,7 @@ class TextEncoder final : public JobRunner {
   // Takes jobs of kind kEmbed. The result is the vector before it is scaled to length 1.
   void Submit(std::unique_ptr<Job> job) override;
   [[nodiscard]] EngineStats stats() const override;
+  [[nodiscard]] std::vector<SlotActivity> slots() const override { return counters_.ReadSlots(); }
 
  private:
   void Loop();
@@ -61,6 +62,7 @@ class TextEncoder final : public JobRunner {
   mutable std::mutex mutex_;  // guards waiting_
   std::deque<std::unique_ptr<Job>> waiting_;
   std::atomic<bool> stopping_ = false;
+  int64_t taken_ = 0;  // texts, on the thread
   // Memory that is reused from text to text.
   StepRows step_;
   std::vector<int32_t> last_seen_;

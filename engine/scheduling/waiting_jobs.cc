@@ -20,16 +20,22 @@ void WaitingJobs::Add(std::vector<std::unique_ptr<Job>> jobs) {
   std::ranges::move(jobs, std::back_inserter(jobs_));
 }
 
-std::unique_ptr<Job> WaitingJobs::TakeNext(int64_t free_slots) {
+std::unique_ptr<Job> WaitingJobs::TakeNext(int64_t free_slots,
+                                           const std::function<bool(const Job&)>& can_start) {
   if (jobs_.empty()) {
     last_turns_.clear();
     return nullptr;
   }
-  const auto next = std::ranges::min_element(jobs_, {}, [this](const auto& job) {
-    const auto last = last_turns_.find(job->client);
+  const auto last_turn = [this](const Job& job) {
+    const auto last = last_turns_.find(job.client);
     return last == last_turns_.end() ? 0 : last->second;
-  });
-  if (AnswersOf(**next) > free_slots) return nullptr;
+  };
+  auto next = jobs_.end();
+  for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+    if (!can_start(**job)) continue;
+    if (next == jobs_.end() || last_turn(**job) < last_turn(**next)) next = job;
+  }
+  if (next == jobs_.end() || AnswersOf(**next) > free_slots) return nullptr;
   std::unique_ptr<Job> job = std::move(*next);
   jobs_.erase(next);
   last_turns_[job->client] = ++turns_;

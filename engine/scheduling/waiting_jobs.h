@@ -19,8 +19,10 @@ class WaitingJobs {
  public:
   void Add(std::vector<std::unique_ptr<Job>> jobs);
   // The next job, which needs a slot for each of its answers; null if there is none, or if it needs
-  // more than `free_slots`. Jobs after it do not overtake it.
-  [[nodiscard]] std::unique_ptr<Job> TakeNext(int64_t free_slots);
+  // more than `free_slots`. Jobs after it do not overtake it. Those for which `can_start` is false
+  // are passed over: they wait for a slot that is busy.
+  [[nodiscard]] std::unique_ptr<Job> TakeNext(int64_t free_slots,
+                                              const std::function<bool(const Job&)>& can_start);
   // Ends the jobs all of whose answers are cancelled.
   void EndCancelled(const std::function<bool(const Job&)>& is_cancelled);
   void EndAll();

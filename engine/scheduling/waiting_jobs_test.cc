@@ -11,6 +11,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
+constexpr auto kAny = [](const Job& /*job*/) { return true; };
+
 class WaitingJobsTest : public ::testing::Test {
  protected:
   // A job of a client; its prompt is the client's number, and then its own.
@@ -31,7 +33,7 @@ class WaitingJobsTest : public ::testing::Test {
   // Client and number of the next jobs.
   std::vector<std::pair<int32_t, int32_t>> TakeAll() {
     std::vector<std::pair<int32_t, int32_t>> taken;
-    while (const auto job = waiting_.TakeNext(/*free_slots=*/8)) {
+    while (const auto job = waiting_.TakeNext(/*free_slots=*/8, kAny)) {
       taken.emplace_back(job->prompt[0], job->prompt[1]);
     }
     return taken;
@@ -62,12 +64,21 @@ TEST_F(WaitingJobsTest, AJobOfManyAnswersIsNotOvertaken) {
   Add(1, 0, /*answers=*/3);
   Add(2, 0);
   EXPECT_EQ(waiting_.answers(), 4);
-  EXPECT_EQ(waiting_.TakeNext(/*free_slots=*/2), nullptr);
+  EXPECT_EQ(waiting_.TakeNext(/*free_slots=*/2, kAny), nullptr);
   EXPECT_EQ(waiting_.answers(), 4);
-  const auto job = waiting_.TakeNext(3);
+  const auto job = waiting_.TakeNext(3, kAny);
   ASSERT_NE(job, nullptr);
   EXPECT_EQ(AnswersOf(*job), 3);
   EXPECT_EQ(waiting_.answers(), 1);
+}
+
+TEST_F(WaitingJobsTest, AJobThatWaitsForItsSlotIsPassedOver) {
+  Add(1, 0);
+  Add(1, 1);
+  const auto not_the_first = [](const Job& job) { return job.prompt[1] != 0; };
+  EXPECT_EQ(waiting_.TakeNext(1, not_the_first)->prompt[1], 1);
+  EXPECT_EQ(waiting_.TakeNext(1, not_the_first), nullptr);
+  EXPECT_EQ(waiting_.TakeNext(1, kAny)->prompt[1], 0);
 }
 
 TEST_F(WaitingJobsTest, OnlyJobsWhoseAnswersAreAllCancelledEnd) {

@@ -68,6 +68,7 @@ void ReadOptions(FieldReader& fields, const BodyContext& context, AnswerRequest&
   ReadSampling(inner, request.sampling);
   if (context.denoises) IgnoreSampling(inner);
   ReadStop(inner, request.stop);
+  request.slot = ReadSlot(inner, context.slots);
   const auto predicted = inner.Integer("num_predict", -2);
   if (predicted) request.max_tokens = *predicted < 0 ? context.capacity : *predicted;
   if (const auto size = inner.Integer("num_ctx", 1)) {

@@ -31,6 +31,7 @@ constexpr std::array<std::string_view, 6> kEfforts = {"none",   "minimal", "low"
 void ReadSettings(FieldReader& fields, const BodyContext& context, Request& request) {
   ReadSampling(fields, request.sampling);
   request.reuse_prefix = fields.Boolean("cache_prompt").value_or(true);
+  request.slot = ReadSlot(fields, context.slots);
   request.ignore_end = fields.Boolean("ignore_eos").value_or(false);
   if (!context.denoises) return;
   IgnoreSampling(fields);

@@ -23,6 +23,7 @@ const std::map<std::string, std::string_view> kParsers = {
     {"server/anthropic/anthropic_tools.cc", "tools of a body that was read"},
     {"server/anthropic/messages_format.cc", "arguments of a call, which were written from a value"},
     {"server/ollama/endpoints_ollama.cc", "metadata that were written from a value"},
+    {"server/endpoints_slots.cc", "settings that were written from values"},
     {"server/json_body.cc", "a body that was read"},
     {"server/ollama/ollama_format.cc", "arguments of a call, which were written from a value"},
     {"server/ollama/ollama_request.cc", "messages that were written from a value"},

@@ -428,6 +428,69 @@ TEST_P(EachBackend, StoredPromptsChangeNothing) {
   std::filesystem::remove(path);
 }
 
+// What a slot holds goes through a file into another engine, which has the same answers as one that
+// reads all of the prompt.
+TEST_P(EachBackend, SavedSlotsChangeNothing) {
+  const SlotFile file{.path = ::testing::TempDir() + "slot_" + std::to_string(::getpid()),
+                      .owner = "ann"};
+  const std::vector<Setting> settings = {{"context.prefill_chunk", "16"}};
+  const auto writer = Open(GetParam(), 2, settings);
+  const auto reader = Open(GetParam(), 2, settings);
+  std::vector<int32_t> prompt = {2};
+  for (const size_t length : {17, 60, 200}) {
+    SCOPED_TRACE(length);
+    while (prompt.size() < length) {
+      prompt.push_back(300 + static_cast<int32_t>(prompt.size() * prompt.size() % 1700));
+    }
+    Request request{.ids = prompt, .max_tokens = AnswerTokens(GetParam(), 12, 6), .slot = 1};
+    request.sampling.seed = 5;
+    const Completion first = Answer(*writer, request);
+    EXPECT_GE(writer->slots()[1].tokens, std::ssize(prompt) + std::ssize(first.ids) - 1);
+    const SlotTransfer saved = Must(writer->SaveSlot(1, 0, file));
+    EXPECT_EQ(saved.tokens, writer->slots()[1].tokens);
+    EXPECT_EQ(saved.bytes, std::filesystem::file_size(file.path));
+    EXPECT_EQ(Must(reader->RestoreSlot(0, 0, file)).tokens, saved.tokens);
+    EXPECT_EQ(reader->slots()[0].tokens, saved.tokens);
+    request.slot = 0;
+    const Completion restored = Answer(*reader, request);
+    EXPECT_EQ(restored.cached_tokens, (std::ssize(prompt) - 1) / 16 * 16);
+    request.reuse_prefix = false;
+    EXPECT_THAT(restored.ids, ElementsAreArray(Answer(*writer, request).ids));
+  }
+  std::filesystem::remove(file.path);
+}
+
+TEST(EngineTest, RefusesSlotsOfOthersAndKeepsWhatItHas) {
+  const SlotFile file{.path = ::testing::TempDir() + "others_slot_" + std::to_string(::getpid()),
+                      .owner = "ann"};
+  const auto engine = Open("cpu", 1, {{"context.prefill_chunk", "16"}});
+  const Request request{.ids = std::vector<int32_t>(40, 300), .max_tokens = 1, .client = 7};
+  EXPECT_EQ(engine->SaveSlot(0, 7, file).error().id, "slot.empty");
+  Answer(*engine, request);
+  EXPECT_EQ(engine->SaveSlot(0, 8, file).error().id, "slot.empty");
+  EXPECT_EQ(engine->SaveSlot(1, 7, file).error().id, "usage.request");
+  SlotFile small = file;
+  small.room = [] { return uint64_t{100}; };
+  EXPECT_EQ(engine->SaveSlot(0, 7, small).error().id, "slot.limit");
+  EXPECT_FALSE(std::filesystem::exists(file.path));
+  ASSERT_TRUE(engine->SaveSlot(0, 7, file));
+  const auto other = Open("cpu", 1, {{"context.prefill_chunk", "8"}});
+  const auto mismatch = other->RestoreSlot(0, 7, file);
+  ASSERT_FALSE(mismatch);
+  EXPECT_EQ(mismatch.error().id, "slot.mismatch");
+  EXPECT_THAT(mismatch.error().message, HasSubstr("length of a chunk"));
+  SlotFile of_bob = file;
+  of_bob.owner = "bob";
+  EXPECT_EQ(engine->RestoreSlot(0, 8, of_bob).error().id, "slot.not_found");
+  std::filesystem::resize_file(file.path, 1000);
+  EXPECT_EQ(engine->RestoreSlot(0, 7, file).error().id, "slot.corrupt");
+  EXPECT_EQ(Answer(*engine, request).cached_tokens, 32);
+  EXPECT_EQ(Must(engine->EraseSlot(0, 8)), 0);
+  EXPECT_EQ(Must(engine->EraseSlot(0, 7)), 40);
+  EXPECT_EQ(Answer(*engine, request).cached_tokens, 0);
+  std::filesystem::remove(file.path);
+}
+
 TEST(EngineTest, RefusesStoredPromptsOfOthers) {
   const std::string path =
       ::testing::TempDir() + "others_prompt_" + std::to_string(::getpid()) + ".gguf";

@@ -70,6 +70,28 @@ TEST_F(SlotTableTest, BusySlotsAreNotChosen) {
   EXPECT_EQ(Choose(Tokens(5))->slot, 1);
 }
 
+TEST_F(SlotTableTest, ASlotCanBeAskedFor) {
+  Use(Tokens(12));
+  const auto choose = [this](int32_t only) {
+    const std::vector<int64_t> cuts = {kChunk};
+    return table_.Choose(
+        Tokens(12), cuts, answers_, client_, [](int32_t, int64_t) { return true; }, only);
+  };
+  EXPECT_EQ(choose(-1)->slot, 0);
+  EXPECT_EQ(choose(1)->slot, 1);
+  EXPECT_EQ(choose(1)->reused, 0);
+  table_.Take(*choose(1), client_);
+  EXPECT_FALSE(choose(1).has_value());
+}
+
+TEST_F(SlotTableTest, WhatIsFilledInIsReused) {
+  table_.Fill(1, Tokens(10), /*chunked=*/8, client_);
+  EXPECT_EQ(Choose(Tokens(20))->slot, 1);
+  EXPECT_EQ(Choose(Tokens(20))->reused, 8);
+  client_ = 1;
+  EXPECT_EQ(Choose(Tokens(20))->reused, 0);
+}
+
 TEST_F(SlotTableTest, ClientsShareNothing) {
   Use(Tokens(12));
   client_ = 1;

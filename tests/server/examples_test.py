@@ -94,6 +94,20 @@ class DocumentTest(unittest.TestCase):
         self.assertEqual("".join(choice["logprobs"]["tokens"]), "The sky is blue")
         self.assertTrue(all(value < 0 for value in choice["logprobs"]["token_logprobs"]))
 
+    def test_the_example_of_slots_restores_a_prompt(self):
+        serve, *curls = command_lines(next(b for b in blocks("sh") if "--slot-save-path" in b))
+        save, restore, erase = (curl.replace("curl ", "curl -s ", 1) for curl in curls)
+        Path(self.folder, "slots").mkdir()
+        with DocumentServer([*flags_of(serve), "--slots", "1"], self.folder) as server:
+            server.complete(LONG, KEY_A)
+            saved = json.loads(server.run(save, self.folder))
+            self.assertGreater(json.loads(server.run(erase, self.folder))["n_erased"], 512)
+            self.assertEqual(server.complete("x", KEY_A), 0)
+        with DocumentServer([*flags_of(serve), "--slots", "1"], self.folder) as server:
+            restored = json.loads(server.run(restore, self.folder))
+            self.assertEqual(restored["n_restored"], saved["n_saved"])
+            self.assertGreaterEqual(server.complete(LONG + "A", KEY_A), 512)
+
     def test_the_example_of_keys_lets_in_who_has_one(self):
         keys, serve = command_lines(next(b for b in blocks("sh") if "api-key-file" in b))
         curl = next(b for b in blocks("sh") if "Bearer" in b)
