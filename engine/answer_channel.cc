@@ -18,6 +18,12 @@ void Wakeup::Wait() {
   notified_ = false;
 }
 
+bool Wakeup::WaitFor(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, most, [this] { return notified_; });
+  return std::exchange(notified_, false);
+}
+
 void AnswerChannel::Push(ChannelItem item) {
   {
     const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -28,6 +29,8 @@ class Wakeup {
   void Notify();
   // Blocks until Notify() was called since the last Wait().
   void Wait();
+  // The same, but not for longer than `most`. Returns whether Notify() was called.
+  bool WaitFor(std::chrono::milliseconds most);
 
  private:
   std::mutex mutex_;
@@ -62,6 +65,7 @@ struct ResultRows {
 struct SlotResult {
   int64_t tokens = 0;
   std::shared_ptr<StoredSlot> stored = {};  // of kStoreSlot
+  std::vector<int32_t> erased = {};         // of kEraseSlot
 };
 // The end of a request.
 struct RequestEnd {

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -169,6 +171,11 @@ struct RULLAMA_LOCAL Engine::Impl {
                       ModelSessionOptions& options);
   // The same for a file of a slot.
   Result<std::vector<ModelFingerprint>> FingerprintsFor(std::span<const int32_t> tokens);
+  // Looks for a part of the job's prompt on the disk, and lets its snapshots be kept there.
+  void LookOnDisk(Job& job, std::string_view owner);
+  // Null without snapshots on disk.
+  Result<std::shared_ptr<const SnapshotStore::Owner>> OwnerOf(std::span<const int32_t> tokens,
+                                                              std::string_view owner);
   // Error slot.mismatch.
   Status CheckFingerprints(const StoredSlot& stored);
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
@@ -186,6 +193,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   ModelInfo info;
   std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
   std::shared_ptr<MediaBudget> media_budget;
+  std::shared_ptr<SnapshotStore> snapshots;             // null: prompts are not kept on disk
   std::unique_ptr<ModelDrafter> drafter;                // null: no draft model
   std::unique_ptr<AssistantDrafter> assistant_drafter;  // null: no assistant
   std::unique_ptr<JobRunner> runner;                    // uses the session and the drafters
@@ -195,6 +203,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   std::vector<ModelFingerprint> fingerprints_;
   std::optional<ModelFingerprint> fingerprint_;
   std::optional<ModelFingerprint> fingerprint_with_towers_;
+  std::future<void> hashing_;  // of the model, for the snapshots on disk
 };
 
 Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices& notices) {
@@ -242,6 +251,11 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                            session->media(), setup.hooks.cancelled, wakeup);
     return OkStatus();
   }
+  snapshots = setup.hooks.snapshots;
+  if (snapshots) {
+    hashing_ = std::async(std::launch::async,
+                          [this] { static_cast<void>(OwnerOf({}, std::string_view())); });
+  }
   runner =
       std::make_unique<Scheduler>(session->session(),
                                   SchedulerOptions{.graphs = session->graphs(),
@@ -258,6 +272,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .whole_pictures = facts.media.whole_pictures,
                                                    .warn = WarnerOf(setup.hooks),
                                                    .cancelled = setup.hooks.cancelled,
+                                                   .snapshots = snapshots,
                                                    .observer = setup.hooks.observer},
                                   wakeup);
   return OkStatus();
@@ -400,6 +415,26 @@ Result<std::vector<ModelFingerprint>> Engine::Impl::FingerprintsFor(
   return all;
 }
 
+Result<std::shared_ptr<const SnapshotStore::Owner>> Engine::Impl::OwnerOf(
+    std::span<const int32_t> tokens, std::string_view owner) {
+  if (!snapshots) return nullptr;
+  RL_ASSIGN_OR_RETURN(std::vector<ModelFingerprint> fingerprints, FingerprintsFor(tokens));
+  auto out = std::make_shared<const SnapshotStore::Owner>(
+      SnapshotStore::Owner{std::move(fingerprints), Sha256(owner)});
+  snapshots->Expect(*out);
+  return out;
+}
+
+void Engine::Impl::LookOnDisk(Job& job, std::string_view owner) {
+  if (!snapshots || !job.reuse_prefix || job.cuts.empty()) return;
+  auto found = OwnerOf(job.prompt, owner);
+  if (!found) return;  // the file has changed, and requests fail
+  job.owner = *std::move(found);
+  // What is read waits in memory with the job.
+  if (runner->stats().waiting > info.slots) return;
+  job.loaded = snapshots->Load(job.owner, job.prompt, job.cuts);
+}
+
 Status Engine::Impl::CheckFingerprints(const StoredSlot& stored) {
   RL_ASSIGN_OR_RETURN(const std::vector<ModelFingerprint> expected, FingerprintsFor(stored.tokens));
   const auto [found, missing] = std::ranges::mismatch(stored.fingerprints, expected);
@@ -503,6 +538,7 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
     Job& job = *prepared.job;
     job.cuts = impl_->CutsOf(job.prompt);
     if (i > 0) job.slot = -1;
+    if (i == 0) impl_->LookOnDisk(job, request.owner);
     job.channel = std::make_shared<AnswerChannel>(impl_->wakeup, request.every_draft);
     auto generation = std::make_unique<Generation::Impl>(
         shared_from_this(), job.channel, impl_->session->tokenizer(), std::move(prepared.text),
@@ -799,9 +835,12 @@ Result<SlotTransfer> Engine::RestoreSlot(int32_t slot, uint64_t client, const Sl
   return tl::unexpected(std::move(error));
 }
 
-Result<int64_t> Engine::EraseSlot(int32_t slot, uint64_t client, const std::stop_token& stop) {
+Result<int64_t> Engine::EraseSlot(int32_t slot, uint64_t client, std::string_view owner,
+                                  const std::stop_token& stop) {
   RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kEraseSlot, slot, client));
   RL_ASSIGN_OR_RETURN(const SlotResult result, impl_->AwaitSlot(std::move(job), stop));
+  RL_ASSIGN_OR_RETURN(const auto erased_of, impl_->OwnerOf(result.erased, owner));
+  if (erased_of) impl_->snapshots->Erase(*erased_of, result.erased);
   return result.tokens;
 }
 

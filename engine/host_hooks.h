@@ -26,6 +26,7 @@ class Notices {
 
 class EngineObserver;
 class MediaBudget;
+class SnapshotStore;
 
 struct HostHooks {
   std::shared_ptr<spdlog::logger> logger;  // of plugins; null: spdlog's default logger
@@ -44,6 +45,8 @@ struct HostHooks {
   std::function<void()> on_drivers_loaded = {};
   // Of the media of all engines of the process together; null: an engine has one of its own.
   std::shared_ptr<MediaBudget> media_budget = {};
+  // Snapshots of the prompts of all engines on disk; null: there are none.
+  std::shared_ptr<SnapshotStore> snapshots = {};
   // Sees the steps and requests of an engine, or the steps of a training. Borrowed; outlives them.
   EngineObserver* observer = nullptr;
 };

@@ -13,6 +13,7 @@
 #include "engine/api/stats.h"
 #include "engine/media/prompt_media.h"
 #include "engine/scheduling/batch_session.h"
+#include "engine/scheduling/snapshot_store.h"
 #include "engine/thought_budget.h"
 #include "samplers/row_sampling.h"
 
@@ -56,6 +57,9 @@ struct Job {
   std::vector<std::unique_ptr<Job>> choices = {};
   std::optional<StoredSnapshot> stored = {};
   std::shared_ptr<const StoredSlot> stored_slot = {};
+  // Whose snapshots are kept on disk; null: they are not.
+  std::shared_ptr<const SnapshotStore::Owner> owner = {};
+  std::optional<SnapshotStore::Prompt> loaded = {};  // of its prompt, from the disk
   EngineClock::time_point submitted = EngineClock::now();
   std::shared_ptr<AnswerChannel> channel;
 };

@@ -144,6 +144,7 @@ void AnswerRun::SubmitAndRun(Engine& engine) {
 ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
   for (Request& prompt : request_.prompts) {
     prompt.client = call_.client();
+    prompt.owner = call_.owner();
     prompt.note = NoteOf(engine.info().sampling, request_, prompt);
     auto answers = engine.SubmitChoices(prompt, request_.n, stop);
     if (!answers) {

@@ -60,6 +60,8 @@ ApiKeys::ApiKeys() {
   while (salt_.size() < kBlockBytes) salt_ += static_cast<char>(random());
 }
 
+ApiKeys::ApiKeys(std::string secret) : salt_(std::move(secret)) { salt_.resize(kBlockBytes); }
+
 ApiKeys ApiKeys::WithoutKeys() const {
   ApiKeys keys = *this;
   keys.keys_.clear();
@@ -106,8 +108,9 @@ Status ApiKeys::Add(std::string_view line, std::string_view source) {
         source, keys_.size() + 1, key.size(), kMinKeyBytes, kMaxKeyBytes);
   }
   std::string name = fmt::format("key{}", keys_.size() + 1);
-  if (colon != std::string_view::npos) name = ShownName(Trimmed(line.substr(0, colon)));
-  keys_.push_back({DigestOf(key), std::move(name)});
+  const bool named = colon != std::string_view::npos;
+  if (named) name = ShownName(Trimmed(line.substr(0, colon)));
+  keys_.push_back({DigestOf(key), std::move(name), named});
   return OkStatus();
 }
 
@@ -119,7 +122,9 @@ std::optional<KeyOwner> ApiKeys::Find(std::string_view key) const {
     for (size_t k = 0; k < digest.size(); ++k) {
       difference |= static_cast<unsigned>(digest[k] ^ keys_[i].digest[k]);
     }
-    if (difference == 0) owner = KeyOwner{NumberOf(digest), keys_[i].name};
+    if (difference != 0) continue;
+    owner = KeyOwner{NumberOf(digest), keys_[i].name,
+                     keys_[i].named ? "name " + keys_[i].name : "key " + HexText(digest)};
   }
   return owner;
 }

@@ -16,6 +16,7 @@ namespace rullama::server {
 struct KeyOwner {
   uint64_t client = 0;
   std::string name;
+  std::string lasting = {};  // tells it from others in files, also after a restart
 };
 
 // Thread safety: immutable once filled. Keeps no key, only their digests under a number that is
@@ -23,6 +24,8 @@ struct KeyOwner {
 class ApiKeys {
  public:
   ApiKeys();
+  // The numbers and lasting names of keys are those of any other start with this secret.
+  explicit ApiKeys(std::string secret);
 
   // Lines "name:key" or "key"; a key has 8 to 256 visible characters of ASCII. Empty lines and
   // those that begin with '#' are passed over. `source` begins the message of an error:
@@ -43,6 +46,7 @@ class ApiKeys {
   struct Entry {
     Sha256Digest digest;
     std::string name;
+    bool named = false;  // in the file
   };
   Status Add(std::string_view line, std::string_view source);
   [[nodiscard]] Sha256Digest DigestOf(std::string_view key) const;

@@ -43,6 +43,9 @@ class Call {
   // Which key was given; 0 if none is asked for.
   [[nodiscard]] uint64_t client() const { return client_; }
   void set_client(uint64_t client) { client_ = client; }
+  // The lasting name of its key; empty if none is asked for.
+  [[nodiscard]] const std::string& owner() const { return owner_; }
+  void set_owner(std::string owner) { owner_ = std::move(owner); }
 
   bool Send(HttpAnswer answer);
   bool SendJson(const nlohmann::json& body, const std::vector<std::string>& ignored = {});
@@ -59,6 +62,7 @@ class Call {
   Clock::time_point begin_ = Clock::now();
   CallRecord record_;
   uint64_t client_ = 0;
+  std::string owner_;
 };
 
 // The field X-Rullama-Ignored with the names of members that mean nothing here, at most 20 of them,

@@ -101,6 +101,11 @@ void Props(const Services& services, Call& call) {
                     {"media", stats.media_entries}}},
                   {"chunk", info.chunk},
                   {"embedding", "mean"}};
+  if (services.options.snapshots) {
+    const SnapshotStoreStats disk = services.options.snapshots->stats();
+    rullama["prefix_cache"]["disk"] = {
+        {"limit_bytes", disk.limit_bytes}, {"used_bytes", disk.bytes}, {"files", disk.files}};
+  }
   if (info.encodes) rullama.update(EncoderProps(info));
   call.SendJson({{"total_slots", info.slots},
                  {"modalities", ModalitiesOf(info)},
@@ -120,6 +125,7 @@ void MetricsText(const Services& services, Call& call) {
     gauges.kv_capacity += info.capacity * info.slots;
     gauges.device_memory_bytes += info.file_bytes;
   }
+  if (services.options.snapshots) gauges.disk = services.options.snapshots->stats();
   if (services.options.connections) gauges.connections = services.options.connections();
   call.Send({.status = 200,
              .content_type = "text/plain; version=0.0.4; charset=utf-8",

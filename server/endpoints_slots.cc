@@ -136,7 +136,8 @@ Result<json> Perform(const Services& services, const Call& call, Engine& engine,
   const uint64_t client = call.client();
   const Clock::time_point begin = Clock::now();
   if (action.action == "erase") {
-    RL_ASSIGN_OR_RETURN(const int64_t erased, engine.EraseSlot(action.slot, client, stop));
+    RL_ASSIGN_OR_RETURN(const int64_t erased,
+                        engine.EraseSlot(action.slot, client, call.owner(), stop));
     return json{{"id_slot", action.slot}, {"n_erased", erased}};
   }
   SlotFolder& folder = *services.options.slot_folder;

@@ -98,7 +98,8 @@ void AddBuckets(std::string& text, std::string_view name, const std::string& lab
                       histogram.sum, count);
 }
 
-void AddHistograms(std::string& text, const EngineStats& stats) {
+void AddHistograms(std::string& text, const Gauges& gauges) {
+  const EngineStats& stats = gauges.engine;
   AddHead(text, "rullama_", {"mask_seconds", "To make the mask of allowed tokens of one step."},
           "histogram");
   AddBuckets(text, "mask_seconds", "", stats.mask_seconds);
@@ -107,9 +108,36 @@ void AddHistograms(std::string& text, const EngineStats& stats) {
   AddHead(text, "rullama_", {"snapshot_seconds", "To copy what a slot holds."}, "histogram");
   AddBuckets(text, "snapshot_seconds", R"(op="save")", stats.snapshot_save);
   AddBuckets(text, "snapshot_seconds", R"(op="restore")", stats.snapshot_restore);
+  if (gauges.disk) {
+    AddBuckets(text, "snapshot_seconds", R"(op="disk_read")", gauges.disk->read);
+    AddBuckets(text, "snapshot_seconds", R"(op="disk_write")", gauges.disk->write);
+  }
   AddHead(text, "rullama_", {"media_encode_seconds", "To encode a picture or a sound."},
           "histogram");
   AddBuckets(text, "media_encode_seconds", "", stats.encode_seconds);
+}
+
+// The prefix cache on disk.
+void AddDisk(std::string& text, const SnapshotStoreStats& disk) {
+  const struct {
+    NamedHelp row;
+    std::string_view type;
+    uint64_t value;
+  } rows[] = {
+      {{"bytes", "Bytes of the files of prompts."}, "gauge", disk.bytes},
+      {{"files", "Files of prompts."}, "gauge", static_cast<uint64_t>(disk.files)},
+      {{"hits_total", "Prompts of which a part was read from a file."}, "counter", disk.hits},
+      {{"misses_total", "Prompts of which no file had a part."}, "counter", disk.misses},
+      {{"evictions_total", "Files that gave way to others."}, "counter", disk.evictions},
+      {{"errors_total", "Files that were damaged, or could not be written."},
+       "counter",
+       disk.errors},
+  };
+  constexpr std::string_view kPrefix = "rullama_prefix_cache_disk_";
+  for (const auto& one : rows) {
+    AddHead(text, kPrefix, one.row, one.type);
+    text += fmt::format("{}{} {}\n", kPrefix, one.row.name, one.value);
+  }
 }
 
 void AddSteps(std::string& text, const EngineStats& stats) {
@@ -219,7 +247,8 @@ std::string Metrics::Text(const Gauges& gauges) const {
     AddHead(text, "rullama_", one.row, "counter");
     text += fmt::format("rullama_{} {}\n", one.row.name, one.value);
   }
-  AddHistograms(text, gauges.engine);
+  AddHistograms(text, gauges);
+  if (gauges.disk) AddDisk(text, *gauges.disk);
   AddSteps(text, gauges.engine);
   for (const GaugeRow& row : kGauges) {
     AddHead(text, "rullama_", row.text, "gauge");

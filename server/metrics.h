@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/api/stats.h"
+#include "engine/scheduling/snapshot_store.h"
 
 namespace rullama::server {
 
@@ -44,6 +46,7 @@ struct Gauges {
   int64_t device_memory_bytes = 0;
   std::string version;
   std::string backend;
+  std::optional<SnapshotStoreStats> disk = {};  // of prompts; none: there are none on disk
 };
 
 // Thread safety: all member functions from any thread.

@@ -25,6 +25,7 @@
 #include "cli/terminal/signals.h"
 #include "core/base/printable.h"
 #include "engine/media/media_budget.h"
+#include "engine/scheduling/snapshot_store.h"
 #include "server/api.h"
 #include "server/http/http_server.h"
 #include "server/slot_folder.h"
@@ -168,6 +169,14 @@ Status CheckAliases(const std::vector<ModelAlias>& aliases,
   return OkStatus();
 }
 
+// Null if prompts are not kept on disk.
+Result<std::shared_ptr<SnapshotStore>> OpenSnapshots(const ServerConfig& config, Console& console) {
+  if (!config.prefix_cache_path) return nullptr;
+  return SnapshotStore::Open(*config.prefix_cache_path,
+                             static_cast<uint64_t>(config.prefix_cache_disk_mib) << 20,
+                             [&console](std::string_view text) { console.Warn(text); });
+}
+
 // The name that clients use for the model of -hf: what was written, without a quant.
 std::string HubNameOf(const ServeFlags& flags) {
   const std::string text = flags.config.hub.value_or("");
@@ -252,22 +261,27 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   RL_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config));
   RL_RETURN_IF_ERROR(ApplyLists(flags, loaded.config));
   const ServerConfig& config = loaded.config.values().server;
-  RL_ASSIGN_OR_RETURN(server::ApiKeys keys, ReadKeys(loaded, {}, console));
+  RL_ASSIGN_OR_RETURN(const auto snapshots, OpenSnapshots(config, console));
+  RL_ASSIGN_OR_RETURN(
+      server::ApiKeys keys,
+      ReadKeys(loaded, snapshots ? server::ApiKeys(snapshots->secret()) : server::ApiKeys(),
+               console));
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
   if (config.slot_save_path) RL_RETURN_IF_ERROR(server::CheckSlotFolder(*config.slot_save_path));
   SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
   RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models,
                       ModelsToServe(loaded, HubNameOf(flags)));
-  const auto media_budget = std::make_shared<MediaBudget>();
-  RL_ASSIGN_OR_RETURN(auto served, DescribeServed(flags.config, models, loaded.environment,
-                                                  media_budget, trace, console));
+  const SharedByModels shared{std::make_shared<MediaBudget>(), snapshots};
+  RL_ASSIGN_OR_RETURN(auto served, DescribeServed(flags.config, models, loaded.environment, shared,
+                                                  trace, console));
   RL_RETURN_IF_ERROR(CheckAliases(config.aliases, served));
   RL_ASSIGN_OR_RETURN(auto engine, OpenServed(flags.config, models.front(), loaded.environment,
-                                              media_budget, trace, console));
+                                              shared, trace, console));
   const ModelInfo info = engine->info();
   std::atomic<const server::HttpServer*> listener = nullptr;
   server::ApiOptions api_options = ApiOptionsOf(config, console);
+  api_options.snapshots = snapshots;
   api_options.connections = [&listener]() -> int64_t {
     const server::HttpServer* server = listener.load();
     return server == nullptr ? 0 : static_cast<int64_t>(server->connections());
@@ -299,6 +313,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
     console.WriteError("read the keys again\n");
   };
   const Status ended = WaitForEnd(reload, [&api] { return api.failure(); });
+  if (snapshots) snapshots->FinishBy(std::chrono::steady_clock::now() + Seconds(config.drain));
   api.Drain();
   http->StopListening();
   if (!http->WaitUntilIdle(Seconds(config.drain))) api.CancelAll();
@@ -336,6 +351,12 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   AddSetting(*command, flags->config, "--host", "server.host", "Address to listen on")
       ->option_text("ADDRESS");
   AddSetting(*command, flags->config, "--port", "server.port", "Port to listen on; 0: any free one")
+      ->option_text("N");
+  AddSetting(*command, flags->config, "--prefix-cache-path", "server.prefix_cache_path",
+             "Folder for snapshots of prompts that outlive the server")
+      ->option_text("DIR");
+  AddSetting(*command, flags->config, "--prefix-cache-disk-mib", "server.prefix_cache_disk_mib",
+             "Size of that folder [default 8192]")
       ->option_text("N");
   AddSetting(*command, flags->config, "--slot-save-path", "server.slot_save_path",
              "Folder for slots that clients save")

@@ -131,10 +131,11 @@ Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded,
 
 Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const ModelToServe& model,
                                            const EnvironmentOverrides& environment,
-                                           const std::shared_ptr<MediaBudget>& media_budget,
-                                           TraceFile* trace, Console& console) {
+                                           const SharedByModels& shared, TraceFile* trace,
+                                           Console& console) {
   HostHooks hooks = ProcessHooks(environment);
-  hooks.media_budget = media_budget;
+  hooks.media_budget = shared.media_budget;
+  hooks.snapshots = shared.snapshots;
   hooks.cancelled = nullptr;  // a signal lets running answers end
   RL_ASSIGN_OR_RETURN(LoadedModel loaded, rullama::LoadModel(model.config, hooks, console));
   RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, loaded.facts().layers));
@@ -150,27 +151,27 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
 Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags,
                                                         const std::vector<ModelToServe>& models,
                                                         const EnvironmentOverrides& environment,
-                                                        std::shared_ptr<MediaBudget> media_budget,
-                                                        TraceFile* trace, Console& console) {
+                                                        SharedByModels shared, TraceFile* trace,
+                                                        Console& console) {
   std::vector<server::ServedModel> served;
   for (const ModelToServe& model : models) {
     RL_ASSIGN_OR_RETURN(const ModelFile file,
                         rullama::OpenModelFile(model.config.values().model.path));
     ModelInfo info = EngineAccess::FileInfo(file);
     info.slots = SlotsOf(model.config);
-    served.push_back(
-        {.id = model.id,
-         .time = TimeOf(file.name),
-         .keep_alive = model.keep_alive,
-         .info = std::move(info),
-         .load =
-             [&flags, &model, &environment, media_budget, trace, &console] {
-               return OpenServed(flags, model, environment, media_budget, trace, console);
-             },
-         .describe =
-             [&model, &environment](size_t max_items) {
-               return DescribeModel(model.config, ProcessHooks(environment), max_items);
-             }});
+    served.push_back({.id = model.id,
+                      .time = TimeOf(file.name),
+                      .keep_alive = model.keep_alive,
+                      .info = std::move(info),
+                      .load =
+                          [&flags, &model, &environment, shared, trace, &console] {
+                            return OpenServed(flags, model, environment, shared, trace, console);
+                          },
+                      .describe =
+                          [&model, &environment](size_t max_items) {
+                            return DescribeModel(model.config, ProcessHooks(environment),
+                                                 max_items);
+                          }});
   }
   return served;
 }

@@ -11,6 +11,7 @@
 #include "core/base/status.h"
 #include "engine/api/engine.h"
 #include "engine/media/media_budget.h"
+#include "engine/scheduling/snapshot_store.h"
 #include "server/models.h"
 
 namespace rullama::cli {
@@ -29,19 +30,25 @@ struct ModelToServe {
 Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded,
                                                 const std::string& name);
 
-// Opens a model; blocks until requests can run. `media_budget`: that of all models. `trace`, if
-// any, gets a session for it. Errors: those of LoadModel and EngineAccess::Open.
+// What all models share.
+struct SharedByModels {
+  std::shared_ptr<MediaBudget> media_budget;
+  std::shared_ptr<SnapshotStore> snapshots;  // null: prompts are not kept on disk
+};
+
+// Opens a model; blocks until requests can run. `trace`, if any, gets a session for it. Errors:
+// those of LoadModel and EngineAccess::Open.
 Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const ModelToServe& model,
                                            const EnvironmentOverrides& environment,
-                                           const std::shared_ptr<MediaBudget>& media_budget,
-                                           TraceFile* trace, Console& console);
+                                           const SharedByModels& shared, TraceFile* trace,
+                                           Console& console);
 
 // The models for the server, which load as OpenServed() does. `models` and the others outlive the
 // result. Errors: those of OpenModelFile, so that a file that is not there is told at once.
 Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags,
                                                         const std::vector<ModelToServe>& models,
                                                         const EnvironmentOverrides& environment,
-                                                        std::shared_ptr<MediaBudget> media_budget,
-                                                        TraceFile* trace, Console& console);
+                                                        SharedByModels shared, TraceFile* trace,
+                                                        Console& console);
 
 }  // namespace rullama::cli

@@ -273,6 +273,8 @@ struct ServerConfig {
   bool page = true;
   bool metrics = true;
   bool embeddings = true;
+  std::optional<std::string> prefix_cache_path;  // none: prompts are kept in memory alone
+  int64_t prefix_cache_disk_mib = 8192;
   bool slots_endpoint = true;
   std::optional<std::string> slot_save_path;  // none: slots are not saved
   int64_t slot_save_mib = 16'384;

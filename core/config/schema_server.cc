@@ -82,6 +82,13 @@ BlockSpec ServerSchema() {
       .Field("metrics", &ServerConfig::metrics, BoolCodec{}, "Offer `/metrics`.")
       .Field("embeddings", &ServerConfig::embeddings, BoolCodec{},
              "Offer the endpoints of embeddings.")
+      .Field("prefix_cache_path", &ServerConfig::prefix_cache_path, FileCodec{},
+             "Folder for snapshots of prompts that outlive the server ([server.md](server.md)); it "
+             "is made if it is not there. Prompts are in the files as they are. A relative one is "
+             "relative to the folder of this YAML file.",
+             "snapshots are in memory alone")
+      .Field("prefix_cache_disk_mib", &ServerConfig::prefix_cache_disk_mib,
+             IntegerCodec{1, kMaxCacheMib}, "Size, in MiB, of all files in that folder.")
       .Field("slots_endpoint", &ServerConfig::slots_endpoint, BoolCodec{},
              "Show at `GET /slots` what the slots do. No text of a request is shown.")
       .Field(

@@ -263,9 +263,10 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // than a slot holds; io.*. After an error the slot holds what it held.
   Result<SlotTransfer> RestoreSlot(int32_t slot, uint64_t client, const SlotFile& file,
                                    const std::stop_token& stop = {});
-  // Forgets what a slot holds of a request of `client`, with the snapshots of it. Returns the
-  // number of tokens.
-  Result<int64_t> EraseSlot(int32_t slot, uint64_t client, const std::stop_token& stop = {});
+  // Forgets what a slot holds of a request of `client`, with the snapshots of it, those on disk of
+  // `owner` included (Request::owner). Returns the number of tokens.
+  Result<int64_t> EraseSlot(int32_t slot, uint64_t client, std::string_view owner = {},
+                            const std::stop_token& stop = {});
 
  private:
   friend struct EngineAccess;

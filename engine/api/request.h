@@ -119,6 +119,8 @@ struct Request {
   uint32_t choice = 0;
   // Who asks. Clients take turns for free slots, and a prompt is only reused by its own client.
   uint64_t client = 0;
+  // The name of the client for what is kept on disk; it stays the same from start to start.
+  std::string owner = {};
   // The slot to run in, which is waited for; -1: any. Of several answers the first one.
   int32_t slot = -1;
   // What Engine::slots() tells of the request while it runs.

@@ -13,6 +13,8 @@ void Admission::Admit() {
       continue;
     }
     auto choices = std::exchange(job->choices, {});
+    contents_.KeepLoaded(*job);
+    job->loaded.reset();
     const SlotTable::Choice choice = contents_.Choose(*job);
     jobs_.Start(choice, std::move(job), std::nullopt);
     for (std::unique_ptr<Job>& other : choices) {
@@ -36,14 +38,18 @@ void Admission::DoWithSlot(const Job& job) {
 }
 
 Result<SlotResult> Admission::ResultOf(const Job& job) {
-  if (job.kind == Job::Kind::kEraseSlot) return SlotResult{contents_.Erase(job.slot, job.client)};
+  if (job.kind == Job::Kind::kEraseSlot) {
+    SlotResult result{.erased = contents_.Erase(job.slot, job.client)};
+    result.tokens = std::ssize(result.erased);
+    return result;
+  }
   if (job.kind == Job::Kind::kFillSlot) {
     RL_RETURN_IF_ERROR(contents_.Fill(job.slot, *job.stored_slot, job.client));
-    return SlotResult{std::ssize(job.stored_slot->tokens)};
+    return SlotResult{.tokens = std::ssize(job.stored_slot->tokens)};
   }
   RL_ASSIGN_OR_RETURN(StoredSlot stored, contents_.Store(job.slot, job.client));
   const int64_t tokens = std::ssize(stored.tokens);
-  return SlotResult{tokens, std::make_shared<StoredSlot>(std::move(stored))};
+  return SlotResult{.tokens = tokens, .stored = std::make_shared<StoredSlot>(std::move(stored))};
 }
 
 Status Admission::Begin(int32_t slot, int64_t chosen) {

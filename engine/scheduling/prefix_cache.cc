@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <utility>
 
 #include "core/base/clock.h"
@@ -49,7 +50,7 @@ bool PrefixCache::HoldsRings(int32_t slot, int64_t position) const {
 Status PrefixCache::Return(int32_t slot, int64_t position) {
   const auto entry = std::ranges::find_if(
       entries_, [&](const Entry& one) { return one.IsIn(slot) && one.position() == position; });
-  entry->last_used = ++uses_;
+  Touch(*entry);
   const Clock::time_point begin = Clock::now();
   Status status = session_.Restore(slot, *entry->snapshot);
   restore_seconds_.Observe(SecondsSince(begin));
@@ -60,7 +61,7 @@ Status PrefixCache::Copy(int32_t slot, std::span<const int32_t> prompt, int64_t 
                          uint64_t client) {
   const auto found = FindExact(prompt.first(static_cast<size_t>(length)), client);
   const auto entry = entries_.erase(found, found);  // the same one, which may be changed
-  entry->last_used = ++uses_;
+  Touch(*entry);
   if (!entry->snapshot->complete()) RL_RETURN_IF_ERROR(Complete(entry));
   const Clock::time_point begin = Clock::now();
   Status status = session_.Restore(slot, *entry->snapshot);
@@ -69,7 +70,12 @@ Status PrefixCache::Copy(int32_t slot, std::span<const int32_t> prompt, int64_t 
   return status;
 }
 
-void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client) {
+PrefixCache::~PrefixCache() {
+  while (!entries_.empty()) Drop(entries_.begin());
+}
+
+void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
+                       std::shared_ptr<const SnapshotStore::Owner> owner) {
   if (limit_ == 0 || !rings_fit_ || FindExact(tokens, client) != entries_.end()) return;
   const Clock::time_point begin = Clock::now();
   auto snapshot = session_.Save(slot, session_.past(slot), SnapshotContent::kRings);
@@ -78,11 +84,66 @@ void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t c
   Add({.client = client,
        .tokens = {tokens.begin(), tokens.end()},
        .slot = slot,
-       .snapshot = std::make_shared<const Snapshot>(*std::move(snapshot))});
+       .snapshot = std::make_shared<const Snapshot>(*std::move(snapshot)),
+       .owner = std::move(owner)});
+}
+
+void PrefixCache::KeepLoaded(const SnapshotStore::Prompt& prompt, uint64_t client) {
+  // A session of another capacity holds it if its rings have not wrapped.
+  if (limit_ == 0 || FindExact(prompt.tokens, client) != entries_.end() ||
+      !session_.CheckFits(/*slot=*/0, *prompt.snapshot)) {
+    return;
+  }
+  Add({.client = client,
+       .tokens = prompt.tokens,
+       .snapshot = prompt.snapshot,
+       .owner = prompt.owner});
+}
+
+void PrefixCache::Touch(Entry& entry) {
+  entry.last_used = ++uses_;
+  entry.used = std::chrono::system_clock::now();
+}
+
+bool PrefixCache::IsEnd(const Entry& entry) const {
+  return std::ranges::none_of(entries_, [&entry](const Entry& other) {
+    return other.tokens.size() > entry.tokens.size() && entry.Begins(other.tokens, other.client);
+  });
+}
+
+void PrefixCache::StoreNext() {
+  Entry* next = nullptr;
+  bool next_is_end = false;
+  for (Entry& entry : entries_) {
+    if (entry.stored) continue;
+    const bool is_end = IsEnd(entry);
+    if (next != nullptr &&
+        std::pair(is_end, entry.last_used) < std::pair(next_is_end, next->last_used)) {
+      continue;
+    }
+    next = &entry;
+    next_is_end = is_end;
+  }
+  if (next == nullptr) return;
+  next->stored = true;
+  --unstored_;
+  std::shared_ptr<const Snapshot> snapshot = next->snapshot;
+  if (!snapshot->complete()) {
+    auto complete = session_.Complete(*snapshot);
+    if (!complete) return;  // it is lost with the end of the program
+    snapshot = std::make_shared<const Snapshot>(*std::move(complete));
+  }
+  store_->Write({next->owner, next->tokens, std::move(snapshot), next->used});
 }
 
 void PrefixCache::Add(Entry entry) {
-  entry.last_used = ++uses_;
+  Touch(entry);
+  if (entry.owner) {
+    entry.key = SnapshotStore::KeyOf(*entry.owner, entry.tokens);
+    entry.stored = store_->Has(entry.key);
+    unstored_ += static_cast<int64_t>(!entry.stored);
+    store_->SetInMemory(entry.key, true);
+  }
   entries_.push_front(std::move(entry));
   const Entry& added = entries_.front();
   bytes_ += added.bytes();
@@ -221,6 +282,10 @@ void PrefixCache::DropOversized(Entries::iterator entry) {
 }
 
 void PrefixCache::Drop(Entries::iterator entry) {
+  if (entry->owner) {
+    unstored_ -= static_cast<int64_t>(!entry->stored);
+    store_->SetInMemory(entry->key, false);
+  }
   bytes_ -= entry->bytes();
   entries_.erase(entry);
 }

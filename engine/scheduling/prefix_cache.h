@@ -26,6 +26,7 @@
 #include "core/runtime/session.h"
 #include "core/runtime/snapshot.h"
 #include "engine/api/stats.h"
+#include "engine/scheduling/snapshot_store.h"
 
 namespace rullama {
 
@@ -33,8 +34,13 @@ class PrefixCache {
  public:
   // `limit`: bytes of host memory; 0 keeps nothing. `warn` is told about the first snapshot that is
   // larger than the limit.
-  PrefixCache(Session& session, uint64_t limit, std::function<void(std::string_view text)> warn)
-      : session_(session), limit_(limit), warn_(std::move(warn)) {}
+  // `store`: for the snapshots that have an owner; null: they are lost at the end.
+  PrefixCache(Session& session, uint64_t limit, std::function<void(std::string_view text)> warn,
+              std::shared_ptr<SnapshotStore> store)
+      : session_(session), limit_(limit), warn_(std::move(warn)), store_(std::move(store)) {}
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
+  ~PrefixCache();
 
   // The longest prefix of the prompt that is kept for the client and is longer than `beyond`; 0 if
   // there is none. At least one token of the prompt follows it. `cuts` are those of the prompt.
@@ -50,7 +56,17 @@ class PrefixCache {
   Status Copy(int32_t slot, std::span<const int32_t> prompt, int64_t length, uint64_t client);
 
   // Keeps what `slot` holds, which are `tokens`.
-  void Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client);
+  void Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
+            std::shared_ptr<const SnapshotStore::Owner> owner);
+  // Keeps a complete snapshot that the store has.
+  void KeepLoaded(const SnapshotStore::Prompt& prompt, uint64_t client);
+
+  // Whether there are snapshots that the store does not have yet.
+  [[nodiscard]] bool HasUnstored() const { return unstored_ > 0; }
+  // Hands one of them to the store: the ends of conversations first, and of those the one that was
+  // used last.
+  void StoreNext();
+
   // The rows of `slot` from `position` on are going to be overwritten.
   void GiveUp(int32_t slot, int64_t position);
   // The rows of `slot` are lost.
@@ -76,6 +92,10 @@ class PrefixCache {
     int32_t slot = 0;  // with the other rows, unless the snapshot is complete
     uint64_t last_used = 0;
     std::shared_ptr<const Snapshot> snapshot;
+    std::shared_ptr<const SnapshotStore::Owner> owner = {};  // null: it is not for the store
+    PromptKey key = {};                                      // if it has an owner
+    SnapshotStore::Time used = {};                           // the time of `last_used`
+    bool stored = true;                                      // or is not for the store
 
     [[nodiscard]] int64_t position() const { return snapshot->position(); }
     [[nodiscard]] uint64_t bytes() const {
@@ -88,6 +108,9 @@ class PrefixCache {
   using Entries = std::list<Entry>;
 
   void Add(Entry entry);
+  void Touch(Entry& entry);
+  // Whether no longer snapshot continues it.
+  [[nodiscard]] bool IsEnd(const Entry& entry) const;
   [[nodiscard]] Entries::const_iterator FindExact(std::span<const int32_t> tokens,
                                                   uint64_t client) const;
   // Replaces the snapshot by a complete one; the entry is dropped if that cannot be made.
@@ -101,6 +124,8 @@ class PrefixCache {
   Session& session_;
   uint64_t limit_;
   std::function<void(std::string_view text)> warn_;
+  std::shared_ptr<SnapshotStore> store_;
+  int64_t unstored_ = 0;   // entries
   bool rings_fit_ = true;  // into the limit
   uint64_t uses_ = 0;
   Entries entries_;

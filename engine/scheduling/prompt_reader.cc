@@ -214,8 +214,7 @@ void PromptReader::TakeChunk(int32_t slot, RunningJob& running, std::span<const 
   const bool at_cut = std::ranges::binary_search(job.cuts, running.read);
   const bool keeps = job.reuse_prefix && !running.after_answer && at_cut;
   if (keeps && IsSnapshotPoint(job.cuts, running.read, options_.chunk)) {
-    contents_.Keep(slot, std::span(job.prompt).first(static_cast<size_t>(running.read)),
-                   job.client);
+    contents_.Keep(slot, std::span(job.prompt).first(static_cast<size_t>(running.read)), job);
   }
   job.channel->Push(ReadProgress{running.read, std::ssize(job.prompt), running.reused});
 }

@@ -5,6 +5,13 @@
 #include "core/base/alternate_stack.h"
 
 namespace rullama {
+namespace {
+
+// Snapshots are written when nothing else is to do.
+constexpr std::chrono::milliseconds kIdleBeforeStoring{1'000};
+constexpr std::chrono::milliseconds kBetweenStores{10};
+
+}  // namespace
 
 Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr<Wakeup> wakeup)
     : session_(session),
@@ -55,12 +62,31 @@ void Scheduler::Loop() {
     const std::optional<int32_t> reader = reader_.Next();
     const bool wrote = canvases_ ? canvases_->Step() : decoder_->Step(/*all=*/reader.has_value());
     if (reader) reader_.Read(*reader);
-    if (!wrote && !reader) wakeup_->Wait();
+    if (!wrote && !reader) WaitForWork();
   }
   if (decoder_) decoder_->Finish();
   TakeNewJobs();
   jobs_.EndAll();
   waiting_.EndAll();
+  StoreAll();
+}
+
+void Scheduler::WaitForWork() {
+  if (!contents_.HasUnstored()) {
+    wakeup_->Wait();
+    idle_wait_ = kIdleBeforeStoring;
+  } else if (wakeup_->WaitFor(idle_wait_)) {
+    idle_wait_ = kIdleBeforeStoring;
+  } else {
+    if (options_.snapshots->idle()) contents_.StoreNext();
+    idle_wait_ = kBetweenStores;
+  }
+}
+
+void Scheduler::StoreAll() {
+  if (!options_.snapshots) return;
+  while (contents_.HasUnstored() && !options_.snapshots->is_late()) contents_.StoreNext();
+  options_.snapshots->Flush();
 }
 
 void Scheduler::TakeNewJobs() {

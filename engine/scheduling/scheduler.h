@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,6 +44,10 @@ class Scheduler final : public JobRunner {
 
  private:
   void Loop();
+  // Waits for work. Snapshots are stored on disk meanwhile.
+  void WaitForWork();
+  // Stores the others, at the end.
+  void StoreAll();
   void TakeNewJobs();
   void EndCancelled();
   // Publishes what stats() tells of this round.
@@ -62,6 +67,7 @@ class Scheduler final : public JobRunner {
   mutable std::mutex mutex_;  // guards submitted_
   std::vector<std::unique_ptr<Job>> submitted_;
   std::atomic<bool> stopping_ = false;
+  std::chrono::milliseconds idle_wait_{1'000};  // before the next snapshot is stored
   std::thread thread_;
 };
 

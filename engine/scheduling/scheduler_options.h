@@ -53,6 +53,7 @@ struct SchedulerOptions {
   bool whole_pictures = false;                              // as MediaFacts::whole_pictures
   std::function<void(std::string_view text)> warn = {};     // called on the thread of the scheduler
   std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
+  std::shared_ptr<SnapshotStore> snapshots = {};            // of prompts on disk; null: none
   EngineObserver* observer = nullptr;                       // as HostHooks::observer
 
   // The most tokens that prompt and answer of a job may have.

@@ -15,7 +15,7 @@ constexpr auto kReturnsNowhere = [](int32_t /*slot*/, int64_t /*position*/) { re
 SlotContents::SlotContents(Session& session, const SchedulerOptions& options)
     : session_(session),
       table_(options.slots),
-      prefixes_(session, options.prefix_bytes, options.warn) {}
+      prefixes_(session, options.prefix_bytes, options.warn, options.snapshots) {}
 
 SlotTable::Choice SlotContents::Choose(const Job& job) const {
   const bool reuses = job.reuse_prefix && ReadsChunks(job.kind);
@@ -62,7 +62,7 @@ Result<int64_t> SlotContents::CopyPrefix(int32_t slot, const Job& job, int64_t h
 Status SlotContents::Load(int32_t slot, const Job& job) {
   RL_RETURN_IF_ERROR(session_.Restore(slot, job.stored->snapshot));
   Append(slot, job.prompt);
-  Keep(slot, job.prompt, job.client);
+  Keep(slot, job.prompt, job);
   return OkStatus();
 }
 
@@ -118,10 +118,10 @@ Status SlotContents::Fill(int32_t slot, const StoredSlot& stored, uint64_t clien
   return OkStatus();
 }
 
-int64_t SlotContents::Erase(int32_t slot, uint64_t client) {
+std::vector<int32_t> SlotContents::Erase(int32_t slot, uint64_t client) {
   const std::span<const int32_t> tokens = table_.tokens(slot);
-  if (tokens.empty() || table_.client(slot) != client) return 0;
-  const int64_t erased = std::ssize(tokens);
+  if (tokens.empty() || table_.client(slot) != client) return {};
+  std::vector<int32_t> erased(tokens.begin(), tokens.end());
   prefixes_.Erase(tokens, client);
   Lose(slot);
   return erased;

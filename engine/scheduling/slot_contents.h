@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
@@ -52,10 +53,17 @@ class SlotContents {
   // The session has appended rows to the slot: a chunk of a prompt, or a drawn token.
   void Append(int32_t slot, std::span<const int32_t> chunk) { table_.Append(slot, chunk); }
   void AppendDrawn(int32_t slot, int32_t token) { table_.AppendDrawn(slot, token); }
-  // Keeps what the slot holds, which are `tokens`, in the prefix cache.
-  void Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client) {
-    prefixes_.Keep(slot, tokens, client);
+  // Keeps what the slot holds, which are `tokens` of the job's prompt, in the prefix cache.
+  void Keep(int32_t slot, std::span<const int32_t> tokens, const Job& job) {
+    prefixes_.Keep(slot, tokens, job.client, job.owner);
   }
+  // Keeps the part of the job's prompt that was read from the disk.
+  void KeepLoaded(const Job& job) {
+    if (job.loaded) prefixes_.KeepLoaded(*job.loaded, job.client);
+  }
+  // As those of PrefixCache.
+  [[nodiscard]] bool HasUnstored() const { return prefixes_.HasUnstored(); }
+  void StoreNext() { prefixes_.StoreNext(); }
 
   // The following are for slots that are free.
   // What the slot holds for the client. Error slot.empty.
@@ -64,7 +72,7 @@ class SlotContents {
   // which it holds what it held; those of the device.
   Status Fill(int32_t slot, const StoredSlot& stored, uint64_t client);
   // Forgets what the slot holds for the client, with its snapshots. Returns its tokens.
-  int64_t Erase(int32_t slot, uint64_t client);
+  std::vector<int32_t> Erase(int32_t slot, uint64_t client);
 
   // The slot holds nothing that may be reused.
   void Forget(int32_t slot) { table_.Forget(slot); }
