@@ -164,11 +164,12 @@ Error UnexpectedArgument(const CLI::App& command) {
 }
 
 // Describes the expected value in words, from CLI11's name for a type and its check: "INT:INT in [1
-// - 64]", "TEXT:{op,layer}".
+// - 64]", "TEXT:{op,layer}"; "TEXT:=WORDS" of a check of ours that has them.
 std::string ExpectedValue(const std::string& type_name) {
   const size_t colon = std::min(type_name.find(':'), type_name.size());
   const std::string type = type_name.substr(0, colon);
   const std::string check = type_name.substr(std::min(colon + 1, type_name.size()));
+  if (check.starts_with('=')) return check.substr(1);
   std::string expected = type == "FLOAT" ? "a number" : "text";
   if (type == "INT" || type == "UINT") expected = "a whole number";
   if (check == "POSITIVE") return expected + " above 0";

@@ -269,9 +269,12 @@ void AddWarmUpOption(CLI::App& app, ConfigFlags& flags, std::string_view initial
 }
 
 // In other programs --draft takes the length of a guess.
-std::string NotANumber(const std::string& model) {
-  if (model.find_first_not_of("0123456789") != std::string::npos) return "";
-  return fmt::format("'{}' is a number, expected a file or a name; use --draft-max N", model);
+CLI::Validator NotANumber() {
+  return {[](const std::string& model) {
+            const bool is_number = model.find_first_not_of("0123456789") == std::string::npos;
+            return std::string(is_number ? "a number" : "");
+          },
+          "=a file or a name (use --draft-max N for the length)"};
 }
 
 void AddDraftOptions(CLI::App& app, ConfigFlags& flags) {
@@ -280,7 +283,7 @@ void AddDraftOptions(CLI::App& app, ConfigFlags& flags) {
              "Also -md. A smaller model with the same vocabulary that guesses what comes next, or "
              "the model's own drafter")
       ->option_text("FILE|NAME")
-      ->check(NotANumber)
+      ->check(NotANumber())
       ->group(kGroup);
   AddSetting(app, flags, "--draft-mtp", "drafts.mtp",
              "Guess with the model's own drafter, which is found next to it: auto, true or false")
