@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
 #include "engine/loading/backend_check.h"
@@ -13,10 +16,39 @@ namespace {
 
 constexpr size_t kMaxShownBytes = 1024;  // of a name or an error
 
-std::optional<Error> WhyRefused(const GgufFile& file, std::string& chat_warning) {
+// The day of a template that begins with a comment such as "{# Published: 2026-07-09 #}", as those
+// of Google do from 2026-07-09 on; empty if there is none.
+std::string_view DayOf(std::string_view chat_template) {
+  constexpr std::string_view kKey = "Published: ", kShape = "dddd-dd-dd";
+  const std::string_view comment = chat_template.substr(0, chat_template.find("#}"));
+  const size_t key = comment.find(kKey);
+  if (!comment.starts_with("{#") || key == std::string_view::npos) return {};
+  const std::string_view day = comment.substr(key + kKey.size()).substr(0, kShape.size());
+  const auto fits = [](char c, char shape) {
+    return shape == 'd' ? c >= '0' && c <= '9' : c == shape;
+  };
+  return std::ranges::equal(day, kShape, fits) ? day : std::string_view();
+}
+
+// Days of this form sort like their texts.
+std::string TemplateText(const GgufFile& file, std::string_view rendered) {
+  if (rendered.empty()) return {};
+  const auto text = file.FindString("tokenizer.chat_template");
+  if (!text || !*text) return fmt::format("none; rullama renders that of {}", rendered);
+  const std::string_view day = DayOf(**text);
+  if (day == rendered) return fmt::format("of {}, which rullama renders", day);
+  if (day.empty()) {
+    return fmt::format("without a date, as before that of {}, which rullama renders", rendered);
+  }
+  return fmt::format("of {}, {} than that of {}, which rullama renders", day,
+                     day < rendered ? "older" : "newer", rendered);
+}
+
+std::optional<Error> WhyRefused(const GgufFile& file, ModelSummary& summary) {
   const auto opened = OpenModel(file);
   if (!opened) return opened.error();
-  chat_warning = (*opened)->ChatWarning();
+  summary.chat_warning = (*opened)->ChatWarning();
+  summary.chat_template = TemplateText(file, (*opened)->TemplateDay());
   if (const auto tokenizer = MakeTokenizer(file); !tokenizer) return tokenizer.error();
   return std::nullopt;
 }
@@ -43,7 +75,7 @@ ModelSummary Summarize(const ModelFile& model) {
   summary.parameters = ParameterCount(file);
   summary.quantization = QuantizationOf(file);
   summary.bytes = file.total_bytes();
-  summary.refused = WhyRefused(file, summary.chat_warning);
+  summary.refused = WhyRefused(file, summary);
   return summary;
 }
 
@@ -65,13 +97,15 @@ std::string SummaryText(const ModelSummary& s) {
       s.context_length ? fmt::format("{} tokens", *s.context_length) : "unknown";
   const std::string runs =
       s.refused ? fmt::format("no: {}", s.refused->ToString()) : std::string("yes");
-  const std::string chats =
-      s.chat_warning.empty() ? "" : fmt::format("conversations  {}\n", s.chat_warning);
+  const auto line = [](std::string_view name, const std::string& text) {
+    return text.empty() ? "" : fmt::format("{:<15}{}\n", name, text);
+  };
   return fmt::format(
       "model          {}\narchitecture   {}\nparameters     {}\nquantisation   {}\n"
-      "context        {}\nsize           {}\nrullama run    {}\n{}",
+      "context        {}\nsize           {}\nrullama run    {}\n{}{}",
       Masked(s.name), s.architecture.empty() ? "unknown" : Masked(s.architecture),
-      Count(s.parameters), s.quantization, context, SizeText(s.bytes), Masked(runs), chats);
+      Count(s.parameters), s.quantization, context, SizeText(s.bytes), Masked(runs),
+      line("chat template", s.chat_template), line("conversations", s.chat_warning));
 }
 
 }  // namespace rullama::cli

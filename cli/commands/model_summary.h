@@ -20,6 +20,9 @@ struct ModelSummary {
   uint64_t bytes = 0;            // of the file
   std::optional<Error> refused;  // why rullama cannot run it
   std::string chat_warning;      // for conversations; empty: none
+  // Which chat template the file has and which one rullama renders; empty for models whose
+  // published template has no day.
+  std::string chat_template;
 };
 
 ModelSummary Summarize(const ModelFile& model);

@@ -46,6 +46,10 @@ class Model {
   // A warning for those who hold a conversation with the model, one sentence; empty: none.
   [[nodiscard]] virtual std::string ChatWarning() const { return {}; }
 
+  // The day of the published chat template that the model renders conversations with, such as
+  // "2026-07-09"; empty for a model whose template has none.
+  [[nodiscard]] virtual std::string_view TemplateDay() const { return {}; }
+
   // Whether this model has the shapes that the configuration expects; what the configuration leaves
   // open is not compared. Error model.architecture_mismatch (kUsage) lists every difference.
   [[nodiscard]] virtual Status CheckAgainst(const ArchitectureConfig& architecture) const = 0;

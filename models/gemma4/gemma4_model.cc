@@ -103,6 +103,8 @@ Result<EncodedChat> Gemma4Model::EncodeChat(const Tokenizer& tokenizer,
 
 std::string Gemma4Model::JinjaTemplate() const { return gemma4::JinjaTemplate(variant_); }
 
+std::string_view Gemma4Model::TemplateDay() const { return gemma4::kTemplateDay; }
+
 std::optional<ThoughtMarkers> Gemma4Model::MarkersOfThoughts() const {
   return ThoughtMarkers{gemma4::kChannelBegin, gemma4::kChannelEnd};
 }

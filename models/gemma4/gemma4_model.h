@@ -41,6 +41,7 @@ class Gemma4Model final : public Model {
                                                const nlohmann::json& tools,
                                                const EncodeChatOptions& options) const override;
   [[nodiscard]] std::string JinjaTemplate() const override;
+  [[nodiscard]] std::string_view TemplateDay() const override;
   [[nodiscard]] std::optional<ThoughtMarkers> MarkersOfThoughts() const override;
   [[nodiscard]] std::optional<MediaMarkers> MarkersOf(MediaKind kind) const override;
   [[nodiscard]] PromptBorders BordersOf(const Tokenizer& tokenizer,

@@ -73,6 +73,31 @@ TEST(Files, AFileOfGemma4WithoutAChatTemplateChats) {
   EXPECT_EQ(result.out, RunRullama(with).out);
 }
 
+// Google's templates of Gemma 4 begin with a comment that has the day, from that of 2026-07-09 on.
+TEST(Files, ShowTellsWhichChatTemplateAFileHas) {
+  const std::string model = ReadFile(TinyModel());
+  const std::string key = "tokenizer.chat_template";
+  const size_t at = model.find(key);
+  ASSERT_NE(at, std::string::npos);
+  const size_t value = at + key.size() + 12;  // after the type and the length of the text
+  const auto shown = [&](size_t place, std::string_view bytes) {
+    std::string changed = model;
+    changed.replace(place, bytes.size(), bytes);
+    return RunRullama({"show", TemporaryFile("template.gguf", changed).string()}).out;
+  };
+  EXPECT_THAT(shown(0, ""),
+              HasSubstr("chat template  without a date, as before that of 2026-07-09, "
+                        "which rullama renders\n"));
+  EXPECT_THAT(shown(value, "{#\n Published: 2026-07-09\n#}"),
+              HasSubstr("chat template  of 2026-07-09, which rullama renders\n"));
+  EXPECT_THAT(shown(value, "{# Published: 2026-05-02 #}"),
+              HasSubstr("chat template  of 2026-05-02, older than that of 2026-07-09, "));
+  EXPECT_THAT(shown(value, "{# Published: 2027-01-01 #}"), HasSubstr("of 2027-01-01, newer than "));
+  EXPECT_THAT(shown(value, "{# Published: in summer #}"), HasSubstr("without a date"));
+  EXPECT_THAT(shown(at, "tokenizer.chat_templatX"),
+              HasSubstr("chat template  none; rullama renders that of 2026-07-09\n"));
+}
+
 TEST(Files, MissingFilesAndDirectoriesAreInputErrors) {
   EXPECT_EQ(RunModel("/no/such/model.gguf").exit_code, 6);
   const RunResult directory = RunModel(TemporaryDirectory().string());

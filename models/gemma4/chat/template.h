@@ -1,5 +1,5 @@
 // Renders a conversation as the prompt Gemma 4 was trained on: a native form of Google's chat
-// template of 2026-07-09.
+// template of kTemplateDay.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -14,6 +14,8 @@
 #include "models/common/chat/prompt.h"
 
 namespace rullama::gemma4 {
+
+inline constexpr std::string_view kTemplateDay = "2026-07-09";
 
 // The published templates differ in one place: with thinking off, that of the larger models (12B,
 // 26B, 31B) puts an empty thought after the generation prompt; that of E2B and E4B does not.
