@@ -357,13 +357,15 @@ Result<ModelProgram> BuildModelProgram(const Model& model, const ModelProgramOpt
   if (options.media_rows > 0 && !model.facts().encodes()) {
     RL_RETURN_IF_ERROR(AddMediaGraph(model, options, program));
   }
-  if (options.adapters == nullptr || options.adapters->pairs.empty()) return program;
+  const ModelAdapters none;
+  const ModelAdapters& adapters = options.adapters == nullptr ? none : *options.adapters;
+  const std::vector<WeightScale>& scales = model.facts().weight_scales;
+  if (scales.empty() && adapters.pairs.empty()) return program;
   for (SessionGraph& graph : program.graphs) {
-    RL_ASSIGN_OR_RETURN(graph.graph, AdaptProducts(graph.graph, options.adapters->pairs));
+    RL_ASSIGN_OR_RETURN(graph.graph, WithScalesAndAdapters(graph.graph, scales, adapters.pairs));
   }
-  for (const SyntheticConstant& constant : options.adapters->constants) {
-    program.constants.push_back(constant);
-  }
+  program.constants.insert(program.constants.end(), adapters.constants.begin(),
+                           adapters.constants.end());
   return program;
 }
 

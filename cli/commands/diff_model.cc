@@ -60,7 +60,8 @@ Status Build(const Model& network, const ModelAdapters& adapters, DType kv_dtype
   constants = std::move(parts.constants);
   constants.insert(constants.end(), adapters.constants.begin(), adapters.constants.end());
   RL_ASSIGN_OR_RETURN(const Graph graph, std::move(parts.builder).Finish());
-  RL_ASSIGN_OR_RETURN(model.graph, AdaptProducts(graph, adapters.pairs));
+  RL_ASSIGN_OR_RETURN(model.graph,
+                      WithScalesAndAdapters(graph, facts.weight_scales, adapters.pairs));
   // A canvas pass changes no state: what it reads can be given to it.
   if (facts.denoises()) model.graph = WithoutStates(std::move(model.graph));
   model.vocabulary = facts.vocabulary;

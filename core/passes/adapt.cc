@@ -47,16 +47,9 @@ bool IsAdaptedGeGlu(const Graph& graph, const PairsByWeight& pairs, const Op& op
 
 // Decomposes composites until none holds an adapted weight, except those that stay composites.
 Result<Graph> DecomposeAround(Graph graph, const PairsByWeight& pairs) {
-  while (true) {
-    std::vector<bool> refused;
-    refused.reserve(graph.ops.size());
-    for (const Op& op : graph.ops) {
-      refused.push_back(HasDecomposition(op.kind) && UsesAdapted(graph, pairs, op) &&
-                        !IsAdaptedGeGlu(graph, pairs, op));
-    }
-    if (std::ranges::find(refused, true) == refused.end()) return graph;
-    RL_ASSIGN_OR_RETURN(graph, Decompose(graph, refused));
-  }
+  return DecomposeWhere(std::move(graph), [&](const Graph& g, const Op& op) {
+    return UsesAdapted(g, pairs, op) && !IsAdaptedGeGlu(g, pairs, op);
+  });
 }
 
 class Adapter {

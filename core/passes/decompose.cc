@@ -76,12 +76,19 @@ Result<Graph> Decompose(const Graph& graph, const std::vector<bool>& refused) {
   return std::move(rewriter).Finish();
 }
 
-Result<Graph> DecomposeAll(const Graph& graph) {
-  Graph current = graph;
-  while (std::ranges::any_of(current.ops, [](const Op& op) { return HasDecomposition(op.kind); })) {
-    RL_ASSIGN_OR_RETURN(current, Decompose(current, std::vector<bool>(current.ops.size(), true)));
+Result<Graph> DecomposeWhere(Graph graph,
+                             const std::function<bool(const Graph& graph, const Op& op)>& where) {
+  while (true) {
+    std::vector<bool> refused;
+    refused.reserve(graph.ops.size());
+    for (const Op& op : graph.ops) refused.push_back(HasDecomposition(op.kind) && where(graph, op));
+    if (std::ranges::find(refused, true) == refused.end()) return graph;
+    RL_ASSIGN_OR_RETURN(graph, Decompose(graph, refused));
   }
-  return current;
+}
+
+Result<Graph> DecomposeAll(const Graph& graph) {
+  return DecomposeWhere(graph, [](const Graph&, const Op&) { return true; });
 }
 
 }  // namespace rullama

@@ -6,6 +6,7 @@
 // rms_norm); repeated until nothing changes, only primitives are left. Pure; thread-safe.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "core/base/status.h"
@@ -19,6 +20,11 @@ bool HasDecomposition(OpKind kind);
 // Replaces each op with refused[index of op] that has a decomposition; others stay. `refused` is
 // parallel to graph.ops.
 Result<Graph> Decompose(const Graph& graph, const std::vector<bool>& refused);
+
+// Decomposes each composite for which `where` holds, also of those that take its place, until it
+// holds for none.
+Result<Graph> DecomposeWhere(Graph graph,
+                             const std::function<bool(const Graph& graph, const Op& op)>& where);
 
 // Decomposes every composite, until only primitives are left.
 Result<Graph> DecomposeAll(const Graph& graph);

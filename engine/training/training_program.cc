@@ -71,7 +71,8 @@ Result<SessionGraph> LossGraph(const Model& model, const TrainingProgramOptions&
     program.constants = std::move(parts.constants);
   }
   RL_ASSIGN_OR_RETURN(const Graph plain, std::move(b).Finish());
-  RL_ASSIGN_OR_RETURN(graph.graph, AdaptProducts(plain, options.pairs));
+  RL_ASSIGN_OR_RETURN(graph.graph,
+                      WithScalesAndAdapters(plain, model.facts().weight_scales, options.pairs));
   return graph;
 }
 

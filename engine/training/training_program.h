@@ -66,8 +66,8 @@ struct TrainingProgram {
   std::vector<SyntheticConstant> constants;
 };
 
-// Errors: those of Model::BuildGraph and AdaptProducts; train.model (the model has no head that
-// can be trained).
+// Errors: those of Model::BuildGraph and WithScalesAndAdapters; train.model (the model has no head
+// that can be trained).
 Result<TrainingProgram> BuildTrainingProgram(const Model& model,
                                              const TrainingProgramOptions& options);
 

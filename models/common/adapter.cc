@@ -95,4 +95,17 @@ ModelAdapters JoinAdapters(std::span<const ScaledAdapter> adapters) {
   return joined;
 }
 
+Result<Graph> WithScalesAndAdapters(const Graph& graph, std::span<const WeightScale> scales,
+                                    std::span<const LowRankPair> pairs) {
+  if (scales.empty()) return AdaptProducts(graph, pairs);
+  RL_ASSIGN_OR_RETURN(const Graph scaled, ScaleProducts(graph, scales));
+  // The product with an adapter is multiplied by the factor too.
+  std::vector<LowRankPair> divided(pairs.begin(), pairs.end());
+  for (LowRankPair& pair : divided) {
+    const auto found = std::ranges::find(scales, pair.weight, &WeightScale::weight);
+    if (found != scales.end()) pair.scale /= found->scale;
+  }
+  return AdaptProducts(scaled, divided);
+}
+
 }  // namespace rullama

@@ -11,6 +11,7 @@
 
 #include "core/config/config.h"
 #include "core/passes/adapt.h"
+#include "core/passes/scale_products.h"
 #include "models/common/model_graph.h"
 
 namespace rullama {
@@ -67,5 +68,10 @@ struct ModelAdapters {
   std::vector<SyntheticConstant> constants;
 };
 ModelAdapters JoinAdapters(std::span<const ScaledAdapter> adapters);
+
+// A finished graph of a model with the factors of its weights (ModelFacts::weight_scales) and with
+// adapters, which the factors do not scale. Errors: those of ScaleProducts and AdaptProducts.
+Result<Graph> WithScalesAndAdapters(const Graph& graph, std::span<const WeightScale> scales,
+                                    std::span<const LowRankPair> pairs);
 
 }  // namespace rullama

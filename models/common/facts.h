@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/passes/scale_products.h"
+
 namespace rullama {
 
 // Block diffusion: the model denoises a canvas of tokens, all at once, instead of predicting the
@@ -55,6 +57,8 @@ struct ModelFacts {
   bool thinks = false;  // it may write thoughts before an answer
   // Names of large tables of which a step reads a few rows, so that they may stay in host memory.
   std::vector<std::string> host_tables;
+  // Factors of weights, by which the results of their products are multiplied.
+  std::vector<WeightScale> weight_scales;
 
   // Whether it denoises canvases instead of predicting the next token.
   [[nodiscard]] bool denoises() const { return canvas.length > 0; }

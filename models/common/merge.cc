@@ -63,6 +63,17 @@ Status CheckTensor(const TensorInfo& tensor, const AdapterWeight& weight, DType 
                    tensor.name, NameOf(type), QuantizableTypes());
 }
 
+// A factor in a tensor of its own would multiply the adapter too.
+Status CheckHasNoScale(const GgufFile& input, std::string_view name) {
+  constexpr std::string_view kSuffix = ".weight";
+  if (name.ends_with(kSuffix)) name.remove_suffix(kSuffix.size());
+  if (input.FindTensor(fmt::format("{}.scale", name)) == nullptr) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "adapter.merge_type",
+                   "the factor of '{}.weight' is in '{}.scale' (NVFP4 files), expected a weight "
+                   "without one; merge into the model before it was quantised",
+                   name, name);
+}
+
 // The adapters of each tensor of the file.
 Result<std::map<std::string_view, Deltas>> DeltasByTensor(const GgufFile& input,
                                                           std::span<const ScaledAdapter> adapters,
@@ -76,6 +87,7 @@ Result<std::map<std::string_view, Deltas>> DeltasByTensor(const GgufFile& input,
                          "the file has no tensor '{}', expected one for the adapter '{}'",
                          weight.tensor, scaled.adapter.path);
       }
+      RL_RETURN_IF_ERROR(CheckHasNoScale(input, weight.tensor));
       RL_RETURN_IF_ERROR(CheckTensor(*tensor, weight, MergedType(tensor->dtype, options)));
       deltas[tensor->name].push_back({&weight, weight.scale * scaled.scale});
     }

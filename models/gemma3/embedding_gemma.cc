@@ -8,7 +8,7 @@
 namespace rullama {
 namespace {
 
-ModelFacts EncoderFactsOf(const Gemma3Config& config) {
+ModelFacts EncoderFactsOf(const Gemma3Config& config, const ModelWeights& weights) {
   return {.layers = config.layers,
           .width = config.width,
           .heads = config.heads,
@@ -21,14 +21,15 @@ ModelFacts EncoderFactsOf(const Gemma3Config& config) {
                       .radius = config.radius(),
                       .has_head = config.dense_width > 0},
           .thinks = false,
-          .host_tables = {}};
+          .host_tables = {},
+          .weight_scales = weights.scales()};
 }
 
 }  // namespace
 
 EmbeddingGemma::EmbeddingGemma(Gemma3Config config, ModelWeights weights,
                                std::vector<std::string> warnings)
-    : EncoderModel(EncoderFactsOf(config), std::move(warnings)),
+    : EncoderModel(EncoderFactsOf(config, weights), std::move(warnings)),
       config_(std::move(config)),
       weights_(std::move(weights)) {}
 

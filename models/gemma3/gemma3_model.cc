@@ -16,7 +16,7 @@
 namespace rullama {
 namespace {
 
-ModelFacts FactsOf(const Gemma3Config& config) {
+ModelFacts FactsOf(const Gemma3Config& config, const ModelWeights& weights) {
   return {.layers = config.layers,
           .width = config.width,
           .heads = config.heads,
@@ -27,7 +27,8 @@ ModelFacts FactsOf(const Gemma3Config& config) {
           .media = {},
           .encoder = {},
           .thinks = false,
-          .host_tables = {}};
+          .host_tables = {},
+          .weight_scales = weights.scales()};
 }
 
 // Whether the vocabulary of a file has a token.
@@ -56,7 +57,7 @@ Result<gemma3::ChatForm> FormOf(const GgufFile& file) {
 
 Gemma3Model::Gemma3Model(Gemma3Config config, ModelWeights weights, gemma3::ChatForm form,
                          std::vector<std::string> warnings)
-    : Model(FactsOf(config), std::move(warnings)),
+    : Model(FactsOf(config, weights), std::move(warnings)),
       config_(std::move(config)),
       weights_(std::move(weights)),
       form_(form) {}

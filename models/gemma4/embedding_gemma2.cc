@@ -12,7 +12,7 @@
 namespace rullama {
 namespace {
 
-ModelFacts EncoderFactsOf(const Gemma4Config& config) {
+ModelFacts EncoderFactsOf(const Gemma4Config& config, const ModelWeights& weights) {
   return {
       .layers = config.layer_count(),
       .width = config.width,
@@ -24,13 +24,14 @@ ModelFacts EncoderFactsOf(const Gemma4Config& config) {
       .media = {.taken = config.takes_media(), .whole_pictures = false},
       .encoder = {.embedding = config.embedding_width, .radius = config.radius(), .has_head = true},
       .thinks = false,
-      .host_tables = {}};
+      .host_tables = {},
+      .weight_scales = weights.scales()};
 }
 
 }  // namespace
 
 EmbeddingGemma2::EmbeddingGemma2(Gemma4Config config, Gemma4Weights weights)
-    : EncoderModel(EncoderFactsOf(config), weights.warnings()),
+    : EncoderModel(EncoderFactsOf(config, weights), weights.warnings()),
       config_(std::move(config)),
       weights_(std::move(weights)) {}
 

@@ -16,7 +16,7 @@ namespace {
 // The table of per-layer embeddings, half of an E2B.
 constexpr const char* kPerLayerTable = "per_layer_token_embd";
 
-ModelFacts FactsOf(const Gemma4Config& config) {
+ModelFacts FactsOf(const Gemma4Config& config, const ModelWeights& weights) {
   ModelFacts facts{
       .layers = config.layer_count(),
       .width = config.width,
@@ -28,7 +28,8 @@ ModelFacts FactsOf(const Gemma4Config& config) {
       .media = {.taken = config.takes_media(), .whole_pictures = config.sees_whole_pictures()},
       .encoder = {},
       .thinks = true,
-      .host_tables = {}};
+      .host_tables = {},
+      .weight_scales = weights.scales()};
   if (config.ple_dim > 0) facts.host_tables.emplace_back(kPerLayerTable);
   return facts;
 }
@@ -44,7 +45,7 @@ gemma4::ChatVariant VariantOf(const GgufFile& file) {
 }  // namespace
 
 Gemma4Model::Gemma4Model(Gemma4Config config, Gemma4Weights weights, gemma4::ChatVariant variant)
-    : Model(FactsOf(config), weights.warnings()),
+    : Model(FactsOf(config, weights), weights.warnings()),
       config_(std::move(config)),
       weights_(std::move(weights)),
       variant_(variant) {}

@@ -18,6 +18,7 @@
 #include "core/gguf/gguf.h"
 #include "core/gguf/gguf_writer.h"
 #include "tests/cli/program.h"
+#include "tests/fakes/adapter_folder.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -57,9 +58,12 @@ void SetScale(const TypeOfModel& type, std::span<std::byte> block) {
 
 using Replaced = std::map<std::string, std::vector<std::byte>, std::less<>>;
 
-// The tiny model with other matrices.
-void WriteModel(const GgufFile& model, DType dtype, const Replaced& replaced,
-                const fs::path& path) {
+// Factors by the names of tensors that hold them.
+using Factors = std::map<std::string, float, std::less<>>;
+
+// The tiny model with other matrices, and with tensors of one number.
+void WriteModel(const GgufFile& model, DType dtype, const Replaced& replaced, const fs::path& path,
+                const Factors& factors = {}) {
   GgufWriter writer;
   for (const GgufEntry& entry : model.metadata()) {
     ASSERT_TRUE(writer.SetRaw(entry.key, entry.value));
@@ -68,20 +72,30 @@ void WriteModel(const GgufFile& model, DType dtype, const Replaced& replaced,
     ASSERT_TRUE(writer.AddTensor(tensor.name, replaced.contains(tensor.name) ? dtype : tensor.dtype,
                                  std::span(tensor.dims).first(tensor.rank)));
   }
+  constexpr uint64_t kOne[] = {1};
+  for (const auto& [name, factor] : factors) {
+    ASSERT_TRUE(writer.AddTensor(name, DType::kF32, kOne));
+  }
   GgufOutput output = Must(writer.Begin(path));
   for (const TensorInfo& tensor : model.tensors()) {
     const auto found = replaced.find(tensor.name);
     ASSERT_TRUE(output.Append(found == replaced.end() ? model.data(tensor)
                                                       : std::span<const std::byte>(found->second)));
   }
+  for (const auto& [name, factor] : factors) {
+    ASSERT_TRUE(output.Append(std::as_bytes(std::span(&factor, 1))));
+  }
   ASSERT_TRUE(output.Finish());
 }
 
-std::vector<float> Logits(const fs::path& model) {
+// `adapter`: a folder; empty: none.
+std::vector<float> Logits(const fs::path& model, const std::string& adapter) {
   const fs::path out = TemporaryDirectory() / "logits.f32";
   const fs::path tokens = TemporaryFile("tokens.json", "[2, 700, 41, 1999, 350, 12]");
-  const RunResult run = RunRullama(
-      {"logits", "-m", model.string(), "--tokens-file", tokens.string(), "--out", out.string()});
+  std::vector<std::string> words = {"logits",        "-m",    model.string(), "--tokens-file",
+                                    tokens.string(), "--out", out.string()};
+  if (!adapter.empty()) words.insert(words.end(), {"--lora", adapter});
+  const RunResult run = RunRullama(words);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const std::string bytes = ReadFile(out.string());
   std::vector<float> logits(bytes.size() / sizeof(float));
@@ -89,41 +103,73 @@ std::vector<float> Logits(const fs::path& model) {
   return logits;
 }
 
-TEST(Types, LogitsAreThoseOfTheSameNumbersInF32) {
+// Random blocks of a type, and the numbers that they stand for times `factor`, as f32.
+struct Matrix {
+  std::vector<std::byte> blocks, floats;
+};
+Matrix RandomMatrix(const TypeOfModel& type, uint64_t elements, float factor,
+                    std::mt19937& random) {
+  Matrix matrix;
+  matrix.blocks.resize(RowBytes(type.dtype, elements));
+  for (std::byte& byte : matrix.blocks) byte = static_cast<std::byte>(random() & 255);
+  const size_t block = InfoOf(type.dtype).block_bytes;
+  for (size_t at = 0; at < matrix.blocks.size(); at += block) {
+    SetScale(type, std::span(matrix.blocks).subspan(at, block));
+  }
+  std::vector<float> values(elements);
+  EXPECT_TRUE(Dequantize(type.dtype, matrix.blocks, values));
+  for (float& value : values) value *= factor;
+  const auto raw = std::as_bytes(std::span(values));
+  matrix.floats.assign(raw.begin(), raw.end());
+  return matrix;
+}
+
+// Compares a model with some matrices of a type with the same numbers in f32. `factors`: the same
+// for each matrix, in a tensor of its own; empty: none.
+void ExpectNumbersOf(const TypeOfModel& type, std::mt19937& random,
+                     std::span<const float> factors = {}, const std::string& adapter = "") {
   const GgufFile model = Must(GgufFile::Open(TinyModel()));
+  Replaced blocks, floats;
+  Factors scales;
+  for (const std::string name :
+       {"token_embd", "blk.0.attn_q", "blk.0.ffn_down", "blk.3.ffn_up", "blk.6.attn_output"}) {
+    const TensorInfo* tensor = model.FindTensor(name + ".weight");
+    ASSERT_NE(tensor, nullptr) << name;
+    const float factor = factors.empty() ? 1 : factors[scales.size() % factors.size()];
+    if (!factors.empty()) scales[name + ".scale"] = factor;
+    Matrix matrix = RandomMatrix(type, tensor->elements(), factor, random);
+    blocks.emplace(name + ".weight", std::move(matrix.blocks));
+    floats.emplace(name + ".weight", std::move(matrix.floats));
+  }
+  const fs::path path = TemporaryDirectory() / "types.gguf";
+  WriteModel(model, type.dtype, blocks, path, scales);
+  const std::vector<float> found = Logits(path, adapter);
+  WriteModel(model, DType::kF32, floats, path);
+  const std::vector<float> expected = Logits(path, adapter);
+  ASSERT_EQ(found.size(), 6U * 2048);
+  ASSERT_EQ(found.size(), expected.size());
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    error += (found[i] - double{expected[i]}) * (found[i] - double{expected[i]});
+    norm += double{expected[i]} * expected[i];
+  }
+  EXPECT_GT(norm, 0) << NameOf(type.dtype);
+  EXPECT_LE(error, 1e-5 * norm) << NameOf(type.dtype);
+}
+
+TEST(Types, LogitsAreThoseOfTheSameNumbersInF32) {
   std::mt19937 random(5);
-  for (const TypeOfModel& type : kTypes) {
-    Replaced blocks, floats;
-    for (const char* name : {"token_embd.weight", "blk.0.attn_q.weight", "blk.1.ffn_down.weight",
-                             "blk.3.ffn_up.weight", "blk.6.attn_output.weight"}) {
-      const TensorInfo* tensor = model.FindTensor(name);
-      ASSERT_NE(tensor, nullptr) << name;
-      std::vector<std::byte> bytes(RowBytes(type.dtype, tensor->elements()));
-      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() & 255);
-      const size_t block = InfoOf(type.dtype).block_bytes;
-      for (size_t at = 0; at < bytes.size(); at += block) {
-        SetScale(type, std::span(bytes).subspan(at, block));
-      }
-      std::vector<float> values(tensor->elements());
-      ASSERT_TRUE(Dequantize(type.dtype, bytes, values));
-      const auto raw = std::as_bytes(std::span(values));
-      floats.emplace(name, std::vector<std::byte>(raw.begin(), raw.end()));
-      blocks.emplace(name, std::move(bytes));
-    }
-    const fs::path path = TemporaryDirectory() / "types.gguf";
-    WriteModel(model, type.dtype, blocks, path);
-    const std::vector<float> found = Logits(path);
-    WriteModel(model, DType::kF32, floats, path);
-    const std::vector<float> expected = Logits(path);
-    ASSERT_EQ(found.size(), 6U * 2048);
-    ASSERT_EQ(found.size(), expected.size());
-    double error = 0, norm = 0;
-    for (size_t i = 0; i < found.size(); ++i) {
-      error += (found[i] - double{expected[i]}) * (found[i] - double{expected[i]});
-      norm += double{expected[i]} * expected[i];
-    }
-    EXPECT_GT(norm, 0) << NameOf(type.dtype);
-    EXPECT_LE(error, 1e-5 * norm) << NameOf(type.dtype);
+  for (const TypeOfModel& type : kTypes) ExpectNumbersOf(type, random);
+}
+
+// As converters write NVFP4. They do not multiply an adapter, here that of blk.0.ffn_down.
+TEST(Types, FactorsInTensorsOfTheirOwnMultiplyWeights) {
+  constexpr float kFactors[] = {0.5F, 1.25F, 0.75F};
+  const std::string adapter = (TemporaryDirectory() / "adapter").string();
+  WriteAdapterFolder(adapter, 512);
+  std::mt19937 random(6);
+  for (const std::string& folder : {std::string(), adapter}) {
+    ExpectNumbersOf({DType::kNVFP4, 0, 0}, random, kFactors, folder);
   }
 }
 

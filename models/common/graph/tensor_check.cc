@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <set>
 #include <string>
 #include <utility>
@@ -109,9 +111,29 @@ bool IsTower(std::string_view name) {
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+// The binding of a tensor of the file, or null.
+const WeightBinding* FindTensor(const ModelWeights::Bindings& bindings, std::string_view tensor) {
+  const auto found = std::ranges::find_if(
+      bindings, [tensor](const auto& entry) { return entry.second.tensor == tensor; });
+  return found == bindings.end() ? nullptr : &found->second;
+}
+
+// The matrix of which a tensor "X.scale" or "X.input_scale" has a factor; null if it has none. The
+// factor of the input serves those who quantise activations.
+const WeightBinding* ScaledMatrix(const ModelWeights::Bindings& bindings, std::string_view name) {
+  constexpr std::array<std::string_view, 2> kFactors = {".input_scale", ".scale"};
+  const auto suffix = std::ranges::find_if(
+      kFactors, [name](std::string_view factor) { return name.ends_with(factor); });
+  if (suffix == kFactors.end()) return nullptr;
+  const std::string_view matrix = name.substr(0, name.size() - suffix->size());
+  const WeightBinding* found = FindTensor(bindings, fmt::format("{}.weight", matrix));
+  return found != nullptr && found->dims.size() == 2 ? found : nullptr;
+}
+
 // The tensors that nothing above accounts for.
 Status CheckExtra(const GgufFile& file, const std::vector<TensorSpec>& specs,
-                  const ModelWeights::CheckOptions& options, std::vector<std::string>& warnings) {
+                  const ModelWeights::Bindings& bindings, const ModelWeights::CheckOptions& options,
+                  std::vector<std::string>& warnings) {
   std::set<std::string_view> known;
   for (const TensorSpec& spec : specs) {
     known.insert(spec.name);
@@ -120,10 +142,11 @@ Status CheckExtra(const GgufFile& file, const std::vector<TensorSpec>& specs,
   std::vector<std::string_view> extra;
   for (const TensorInfo& tensor : file.tensors()) {
     if (known.contains(tensor.name) || IsTower(tensor.name)) continue;
+    if (options.scales && ScaledMatrix(bindings, tensor.name) != nullptr) continue;
     if (tensor.name.ends_with(".scale")) {
       return MakeError(ErrorKind::kModelFile, "model.unsupported",
-                       "tensor '{}' scales the output of a weight (NVFP4 files), which is not "
-                       "supported yet by this version; expected weights that need no such tensor",
+                       "tensor '{}' scales a weight (NVFP4 files), which is supported for matrices "
+                       "of the text layers only, not for experts, drafters and towers",
                        tensor.name);
     }
     extra.push_back(tensor.name);
@@ -144,6 +167,27 @@ Status CheckExtra(const GgufFile& file, const std::vector<TensorSpec>& specs,
 
 }  // namespace
 
+Status ModelWeights::ReadScales(const GgufFile& file) {
+  for (const TensorInfo& tensor : file.tensors()) {
+    const WeightBinding* matrix = ScaledMatrix(bindings_, tensor.name);
+    if (matrix == nullptr || tensor.name.ends_with(".input_scale")) continue;
+    // The network may have a tensor of such a name itself: the scale of a router's input.
+    if (FindTensor(bindings_, tensor.name) != nullptr) continue;
+    float scale = 0;
+    if (tensor.dtype == DType::kF32 && tensor.elements() == 1) {
+      std::memcpy(&scale, file.data(tensor).data(), sizeof(scale));
+    }
+    if (scale == 0 || !std::isfinite(scale)) {
+      return MakeError(ErrorKind::kModelFile, "model.unsupported",
+                       "tensor '{}' is {} of shape {}, expected one f32 number that is finite and "
+                       "not 0: the factor of '{}'",
+                       tensor.name, NameOf(tensor.dtype), FileShape(tensor), matrix->tensor);
+    }
+    scales_.push_back({.weight = matrix->tensor, .scale = scale});
+  }
+  return OkStatus();
+}
+
 Result<ModelWeights> ModelWeights::FromFile(const std::vector<TensorSpec>& specs,
                                             const GgufFile& file, const CheckOptions& options) {
   RL_RETURN_IF_ERROR(CheckPresent(file, specs, options.network));
@@ -157,7 +201,8 @@ Result<ModelWeights> ModelWeights::FromFile(const std::vector<TensorSpec>& specs
         .tensor = std::string(tensor->name), .dtype = tensor->dtype, .dims = spec.dims};
   }
   if (!options.part) {
-    RL_RETURN_IF_ERROR(CheckExtra(file, specs, options, weights.warnings_));
+    RL_RETURN_IF_ERROR(CheckExtra(file, specs, weights.bindings_, options, weights.warnings_));
+    if (options.scales) RL_RETURN_IF_ERROR(weights.ReadScales(file));
   }
   return weights;
 }

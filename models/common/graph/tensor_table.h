@@ -17,6 +17,7 @@
 
 #include "core/base/status.h"
 #include "core/gguf/gguf.h"
+#include "core/passes/scale_products.h"
 
 namespace rullama {
 
@@ -76,12 +77,13 @@ class ModelWeights {
     std::string_view network = {};  // for messages: "Gemma 4 text model"
     bool strict = false;            // unknown tensors are an error instead of a warning
     bool part = false;              // the file has other networks too, so none is unknown
+    bool scales = false;            // whoever builds graphs heeds scales()
   };
 
   // Checks the tensors of `file` against the table. Towers (v.*, a.*, mm.*) are accepted and left
   // alone. Errors: model.missing_tensor (the first five named, with a count), model.tensor_shape,
-  // model.tensor_dtype, model.unsupported (scale sidecars of NVFP4 weights), model.unknown_tensor
-  // (strict only).
+  // model.tensor_dtype, model.unsupported (factors of weights that are not one number),
+  // model.unknown_tensor (strict only).
   static Result<ModelWeights> FromFile(const std::vector<TensorSpec>& specs, const GgufFile& file,
                                        const CheckOptions& options);
 
@@ -99,6 +101,10 @@ class ModelWeights {
   // All tensors that were found, by their names of the table.
   [[nodiscard]] const Bindings& bindings() const { return bindings_; }
 
+  // The factors that the file has for whole matrices, as those of NVFP4 have: tensors "X.scale" of
+  // one number for "X.weight".
+  [[nodiscard]] const std::vector<WeightScale>& scales() const { return scales_; }
+
   // Warnings for the user about ignored tensors and unusual properties, one sentence each.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -106,7 +112,10 @@ class ModelWeights {
   std::vector<std::string> warnings_;
 
  private:
+  Status ReadScales(const GgufFile& file);
+
   Bindings bindings_;
+  std::vector<WeightScale> scales_;
 };
 
 }  // namespace rullama

@@ -46,7 +46,7 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma3Config& c) {
 Result<ModelWeights> ReadGemma3Weights(const Gemma3Config& config, const GgufFile& file) {
   return ModelWeights::FromFile(
       ExpectedTensors(config), file,
-      {.network = config.encodes ? "EmbeddingGemma" : "Gemma 3 text model"});
+      {.network = config.encodes ? "EmbeddingGemma" : "Gemma 3 text model", .scales = true});
 }
 
 }  // namespace rullama

@@ -56,6 +56,7 @@ Status CheckLayerScales(std::string_view suffix, const Gemma4Config& config, con
 
 Result<Gemma4Weights> Gemma4Weights::FromFile(const Gemma4Config& config, const GgufFile& file,
                                               CheckOptions options) {
+  options.scales = true;
   options.network = config.encodes() ? "EmbeddingGemma 2" : "Gemma 4 text model";
   RL_ASSIGN_OR_RETURN(ModelWeights found,
                       ModelWeights::FromFile(ExpectedTensors(config), file, options));

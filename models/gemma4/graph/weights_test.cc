@@ -49,6 +49,17 @@ TEST(Gemma4WeightsTest, KAndVOfSharingLayersAreAcceptedAndNeverUsed) {
   EXPECT_EQ(loaded->weights.Find("blk.3.attn_v.weight"), nullptr);
 }
 
+// As NVFP4 files have them. That of the input is for those who quantise activations.
+TEST(Gemma4WeightsTest, FactorsOfMatricesAreRead) {
+  Gemma4TestFile file = Gemma4TestFile::Small();
+  file.Add("blk.0.ffn_up.scale", {1});
+  file.Find("blk.0.ffn_up.scale").values = {0.25F};
+  file.Add("blk.0.ffn_up.input_scale", {1});
+  const auto loaded = LoadGemma4(file, /*strict=*/true);
+  ASSERT_TRUE(loaded) << loaded.error().ToString();
+  EXPECT_THAT(loaded->weights.scales(), ElementsAre(WeightScale{"blk.0.ffn_up.weight", 0.25F}));
+}
+
 TEST(Gemma4WeightsTest, TowersAreLeftAlone) {
   Gemma4TestFile file = Gemma4TestFile::Small();
   file.Add("v.blk.0.attn_q.weight", {8, 8});
@@ -155,8 +166,15 @@ const SpoiledCase kSpoiled[] = {
      [](Gemma4TestFile& file) { file.Find("blk.1.layer_output_scale.weight").values = {kNan}; }},
     {"scale_missing_on_one_layer", "model.layer_scale",
      [](Gemma4TestFile& file) { file.Remove("blk.3.layer_output_scale.weight"); }},
-    {"scale_sidecar", "model.unsupported",
-     [](Gemma4TestFile& file) { file.Add("blk.0.ffn_up.scale", {1}); }},
+    {"factor_zero", "model.unsupported",
+     [](Gemma4TestFile& file) {
+       file.Add("blk.0.ffn_up.scale", {1});
+       file.Find("blk.0.ffn_up.scale").values = {0};
+     }},
+    {"factors_of_rows", "model.unsupported",
+     [](Gemma4TestFile& file) { file.Add("blk.0.ffn_up.scale", {48}); }},
+    {"factor_of_nothing", "model.unsupported",
+     [](Gemma4TestFile& file) { file.Add("blk.0.attn_gate.scale", {1}); }},
 };
 
 class SpoiledTensorsTest : public testing::TestWithParam<SpoiledCase> {};
