@@ -1,6 +1,7 @@
 // rullama quantize: a model file in a smaller type.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -19,7 +20,9 @@ struct QuantizeFlags {
   std::string input;
   std::string output;
   std::string type;
+  std::string imatrix;
   bool copy = false;
+  bool verbose = false;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
 
@@ -49,6 +52,10 @@ std::string ReportText(const QuantizeReport& report, bool towers) {
 }
 
 Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
+  if (flags.copy && !flags.imatrix.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "found --copy and --imatrix, expected one of them: a copy rounds nothing");
+  }
   if (flags.copy != flags.type.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.option",
                      "found {}, expected either a TYPE or --copy; TYPE is one of {}",
@@ -68,6 +75,17 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
   }
   options.threads = flags.threads;
   options.cancel = CancelFlag();
+  std::optional<Importance> importance;
+  if (!flags.imatrix.empty()) {
+    RL_ASSIGN_OR_RETURN(importance, Importance::Read(flags.imatrix));
+    options.importance = &*importance;
+  }
+  if (flags.verbose) {
+    options.on_tensor = [&](const QuantizedTensor& tensor) {
+      console.Note(fmt::format("{} as {}: relative error {:.4f}", tensor.name, NameOf(tensor.dtype),
+                               tensor.error));
+    };
+  }
   Progress progress(console, "quantising");
   options.on_progress = [&](uint64_t done, uint64_t total) {
     progress.Update(static_cast<int64_t>(done), static_cast<int64_t>(total));
@@ -85,6 +103,12 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
   }
   console.Note(fmt::format("wrote '{}' of type {}: {}", flags.output, options.mix.name,
                            ReportText(*report, options.towers)));
+  if (report->without_importance > 0) {
+    console.Warn(
+        fmt::format("the importance matrix says nothing about {} of the tensors; all their "
+                    "columns count the same",
+                    report->without_importance));
+  }
   return 0;
 }
 
@@ -99,6 +123,11 @@ void AddQuantizeCommand(CLI::App& app, CommandContext& context) {
   command->add_option("OUT", flags->output, "Where the new file goes")->required();
   SetChoices(*command->add_option("TYPE", flags->type, "One of " + QuantMixNames()),
              QuantMixNames(), "TEXT");
+  command->add_option("--imatrix", flags->imatrix,
+                      "Importance of the columns, a file of llama-imatrix: errors of columns with "
+                      "large activations count more");
+  command->add_flag("-v,--verbose", flags->verbose,
+                    "Tell the relative error of each tensor that is converted");
   command->add_flag("--copy", flags->copy,
                     "Keep every tensor as it is: makes one file of a split model");
   command->add_option("--threads", flags->threads, "Threads that convert; default: all cores")

@@ -2,9 +2,12 @@
 
 #include <rullama/sdk/half.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "core/gguf/quantize_kernels.h"
 
@@ -16,18 +19,18 @@ using gguf_internal::QuantizeKernel;
 // The largest number of f16. Scales are f16 and at most the largest value of their block.
 constexpr float kHalfMax = 65504.0f;
 
-void StoreF32(const float* values, size_t count, std::byte* blocks) {
+void StoreF32(const float* values, const float* /*weights*/, size_t count, std::byte* blocks) {
   std::memcpy(blocks, values, count * sizeof(float));
 }
 
-void StoreF16(const float* values, size_t count, std::byte* blocks) {
+void StoreF16(const float* values, const float* /*weights*/, size_t count, std::byte* blocks) {
   for (size_t i = 0; i < count; ++i) {
     const uint16_t bits = FloatToHalf(values[i]);
     std::memcpy(blocks + i * sizeof(bits), &bits, sizeof(bits));
   }
 }
 
-void StoreBF16(const float* values, size_t count, std::byte* blocks) {
+void StoreBF16(const float* values, const float* /*weights*/, size_t count, std::byte* blocks) {
   for (size_t i = 0; i < count; ++i) {
     const uint16_t bits = FloatToBFloat16(values[i]);
     std::memcpy(blocks + i * sizeof(bits), &bits, sizeof(bits));
@@ -80,6 +83,22 @@ float LimitOf(DType dtype) {
   return dtype == DType::kBF16 ? BFloat16ToFloat(0x7F7F) : kHalfMax;
 }
 
+// Weights with a mean of 1 in each block. Columns that no text reached have a small one all the
+// same, since they may be reached later, and blocks of such columns alone have equal ones.
+std::vector<float> UsableWeights(std::span<const float> importance, size_t block) {
+  constexpr double kLeast = 1e-3;  // of the mean
+  std::vector<float> weights(importance.size());
+  for (size_t first = 0; first < importance.size(); first += block) {
+    const auto run = importance.subspan(first, block);
+    const double mean = std::accumulate(run.begin(), run.end(), 0.0) / static_cast<double>(block);
+    for (size_t i = 0; i < block; ++i) {
+      const double relative = mean > 0 ? static_cast<double>(run[i]) / mean : 1;
+      weights[first + i] = static_cast<float>(std::max(relative, kLeast));
+    }
+  }
+  return weights;
+}
+
 Status CheckValues(DType dtype, std::span<const float> values, uint64_t first_element) {
   const float limit = LimitOf(dtype);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -107,7 +126,7 @@ std::string QuantizableTypes() {
 }
 
 Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks,
-                uint64_t first_element) {
+                uint64_t first_element, std::span<const float> importance) {
   const QuantizeKernel kernel = KernelFor(dtype);
   const DTypeInfo& info = InfoOf(dtype);
   if (kernel == nullptr) {
@@ -121,8 +140,19 @@ Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte>
                      values.size(), blocks.size(), info.name, info.block_elements,
                      info.block_bytes);
   }
+  if (!importance.empty() && importance.size() != values.size()) {
+    return MakeError(ErrorKind::kRuntime, "gguf.quantize_size",
+                     "{} values have {} weights, expected one each or none", values.size(),
+                     importance.size());
+  }
   RL_RETURN_IF_ERROR(CheckValues(dtype, values, first_element));
-  kernel(values.data(), values.size() / info.block_elements, blocks.data());
+  const float* weights = nullptr;
+  std::vector<float> usable;
+  if (!importance.empty()) {
+    usable = UsableWeights(importance, info.block_elements);
+    weights = usable.data();
+  }
+  kernel(values.data(), weights, values.size() / info.block_elements, blocks.data());
   return OkStatus();
 }
 

@@ -45,7 +45,7 @@ struct AffineCodes {
 };
 
 // Scale and minimum of run j on the grid of d and dmin, and its codes. Returns the squared error.
-float PlaceAffineRun(const AffineType& type, const float* x, AffineFit wanted, int j,
+float PlaceAffineRun(const AffineType& type, const Weighted& x, AffineFit wanted, int j,
                      AffineCodes& block) {
   const float d = HalfToFloat(block.d);
   const float dmin = HalfToFloat(block.dmin);
@@ -69,16 +69,16 @@ float PlaceAffineRun(const AffineType& type, const float* x, AffineFit wanted, i
 }
 
 // d and dmin that suit the codes best; false if the codes do not determine them.
-bool RefitAffine(const AffineType& type, const float* x, AffineCodes& block) {
+bool RefitAffine(const AffineType& type, const Weighted& x, AffineCodes& block) {
   double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;  // of a = scale * code and b = -min
   for (int i = 0; i < kSuperBlock; ++i) {
     const int run = i / type.run();
     const double a = block.scales[run] * block.codes[i];
     const double b = -static_cast<double>(block.mins[run]);
-    const auto value = static_cast<double>(x[i]);
-    aa += a * a;
-    ab += a * b;
-    bb += b * b;
+    const double weight = x.Weight(i), value = weight * static_cast<double>(x[i]);
+    aa += weight * a * a;
+    ab += weight * a * b;
+    bb += weight * b * b;
     ax += a * value;
     bx += b * value;
   }
@@ -92,12 +92,12 @@ bool RefitAffine(const AffineType& type, const float* x, AffineCodes& block) {
   return true;
 }
 
-AffineCodes EncodeAffine(const AffineType& type, const float* x) {
+AffineCodes EncodeAffine(const AffineType& type, const Weighted& x) {
   AffineFit wanted[kMaxRuns];
   float largest_scale = 0;
   float largest_min = 0;
   for (int j = 0; j < type.runs; ++j) {
-    wanted[j] = FitAffine(x + j * type.run(), type.run(), type.high, true);
+    wanted[j] = FitAffine(x.From(j * type.run()), type.run(), type.high, true);
     largest_scale = std::max(largest_scale, wanted[j].scale);
     largest_min = std::max(largest_min, -wanted[j].offset);
   }
@@ -109,7 +109,7 @@ AffineCodes EncodeAffine(const AffineType& type, const float* x) {
     block.error = 0;
     for (int j = 0; j < type.runs; ++j) {
       block.error +=
-          static_cast<double>(PlaceAffineRun(type, x + j * type.run(), wanted[j], j, block));
+          static_cast<double>(PlaceAffineRun(type, x.From(j * type.run()), wanted[j], j, block));
     }
     if (block.error >= best.error) break;
     best = block;
@@ -163,7 +163,7 @@ struct SymmetricCodes {
   double error = std::numeric_limits<double>::infinity();
 };
 
-float PlaceSymmetricRun(const SymmetricType& type, const float* x, float wanted, int j,
+float PlaceSymmetricRun(const SymmetricType& type, const Weighted& x, float wanted, int j,
                         SymmetricCodes& block) {
   const float d = HalfToFloat(block.d);
   const int scale = OnGrid(wanted, SafeInverse(d), type.lowest_scale, type.highest_scale());
@@ -181,24 +181,24 @@ float PlaceSymmetricRun(const SymmetricType& type, const float* x, float wanted,
                        block.codes + j * kSymmetricRun);
 }
 
-bool RefitSymmetric(const SymmetricType& type, const float* x, SymmetricCodes& block) {
+bool RefitSymmetric(const SymmetricType& type, const Weighted& x, SymmetricCodes& block) {
   double aa = 0, ax = 0;  // of a = scale * code
   for (int i = 0; i < kSuperBlock; ++i) {
     const int run = i / kSymmetricRun;
     const double a = block.scales[run] * (block.codes[i] + type.lowest);
-    aa += a * a;
-    ax += a * static_cast<double>(x[i]);
+    aa += x.Weight(i) * a * a;
+    ax += x.Weight(i) * a * static_cast<double>(x[i]);
   }
   if (!(aa > 0)) return false;
   block.d = FloatToHalf(static_cast<float>(ax / aa));
   return true;
 }
 
-SymmetricCodes EncodeSymmetric(const SymmetricType& type, const float* x) {
+SymmetricCodes EncodeSymmetric(const SymmetricType& type, const Weighted& x) {
   float wanted[kSymmetricRuns];
   float largest = 0;
   for (int j = 0; j < kSymmetricRuns; ++j) {
-    wanted[j] = FitSymmetric(x + j * kSymmetricRun, kSymmetricRun, type.lowest, type.highest());
+    wanted[j] = FitSymmetric(x.From(j * kSymmetricRun), kSymmetricRun, type.lowest, type.highest());
     if (std::fabs(wanted[j]) > std::fabs(largest)) largest = wanted[j];
   }
   SymmetricCodes block;
@@ -207,8 +207,8 @@ SymmetricCodes EncodeSymmetric(const SymmetricType& type, const float* x) {
   for (int round = 0; round <= kRefits; ++round) {
     block.error = 0;
     for (int j = 0; j < kSymmetricRuns; ++j) {
-      block.error +=
-          static_cast<double>(PlaceSymmetricRun(type, x + j * kSymmetricRun, wanted[j], j, block));
+      block.error += static_cast<double>(
+          PlaceSymmetricRun(type, x.From(j * kSymmetricRun), wanted[j], j, block));
     }
     if (block.error >= best.error) break;
     best = block;
@@ -219,9 +219,9 @@ SymmetricCodes EncodeSymmetric(const SymmetricType& type, const float* x) {
 
 }  // namespace
 
-void QuantizeQ2K(const float* values, size_t count, std::byte* blocks) {
+void QuantizeQ2K(const float* values, const float* weights, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ2K, kSuperBlock>(
-      values, count, blocks, [](const float* x, sdk::BlockQ2K& block) {
+      values, weights, count, blocks, [](const Weighted& x, sdk::BlockQ2K& block) {
         const AffineCodes codes = EncodeAffine(kQ2K, x);
         block.d = codes.d;
         block.dmin = codes.dmin;
@@ -232,9 +232,9 @@ void QuantizeQ2K(const float* values, size_t count, std::byte* blocks) {
       });
 }
 
-void QuantizeQ3K(const float* values, size_t count, std::byte* blocks) {
+void QuantizeQ3K(const float* values, const float* weights, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ3K, kSuperBlock>(
-      values, count, blocks, [](const float* x, sdk::BlockQ3K& block) {
+      values, weights, count, blocks, [](const Weighted& x, sdk::BlockQ3K& block) {
         const SymmetricCodes codes = EncodeSymmetric(kQ3K, x);
         block.d = codes.d;
         PackTwoBits(codes.codes, block.qs);
@@ -252,9 +252,9 @@ void QuantizeQ3K(const float* values, size_t count, std::byte* blocks) {
       });
 }
 
-void QuantizeQ4K(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<sdk::BlockQ4K, kSuperBlock>(values, count, blocks,
-                                           [](const float* x, sdk::BlockQ4K& block) {
+void QuantizeQ4K(const float* values, const float* weights, size_t count, std::byte* blocks) {
+  ForEachBlock<sdk::BlockQ4K, kSuperBlock>(values, weights, count, blocks,
+                                           [](const Weighted& x, sdk::BlockQ4K& block) {
                                              const AffineCodes codes = EncodeAffine(kQ4K, x);
                                              block.d = codes.d;
                                              block.dmin = codes.dmin;
@@ -263,9 +263,9 @@ void QuantizeQ4K(const float* values, size_t count, std::byte* blocks) {
                                            });
 }
 
-void QuantizeQ5K(const float* values, size_t count, std::byte* blocks) {
+void QuantizeQ5K(const float* values, const float* weights, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ5K, kSuperBlock>(
-      values, count, blocks, [](const float* x, sdk::BlockQ5K& block) {
+      values, weights, count, blocks, [](const Weighted& x, sdk::BlockQ5K& block) {
         const AffineCodes codes = EncodeAffine(kQ5K, x);
         block.d = codes.d;
         block.dmin = codes.dmin;
@@ -278,9 +278,9 @@ void QuantizeQ5K(const float* values, size_t count, std::byte* blocks) {
       });
 }
 
-void QuantizeQ6K(const float* values, size_t count, std::byte* blocks) {
+void QuantizeQ6K(const float* values, const float* weights, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ6K, kSuperBlock>(
-      values, count, blocks, [](const float* x, sdk::BlockQ6K& block) {
+      values, weights, count, blocks, [](const Weighted& x, sdk::BlockQ6K& block) {
         const SymmetricCodes codes = EncodeSymmetric(kQ6K, x);
         block.d = codes.d;
         std::memcpy(block.scales, codes.scales, sizeof(block.scales));

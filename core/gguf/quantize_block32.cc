@@ -29,7 +29,7 @@ void PackFifthBits(const uint8_t (&codes)[kBlock], uint8_t (&qh)[4]) {
 }
 
 // The codes of value = d * code, code in low..-low-1, counted from `low`; d in f16.
-uint16_t EncodeSymmetric(const float* x, int low, uint8_t (&codes)[kBlock]) {
+uint16_t EncodeSymmetric(const Weighted& x, int low, uint8_t (&codes)[kBlock]) {
   const uint16_t d = FloatToHalf(FitSymmetric(x, kBlock, low, -low - 1));
   NearestPoints(x, kBlock, low, -low - 1, {HalfToFloat(d), 0}, codes);
   return d;
@@ -41,7 +41,7 @@ struct ScaleMinimum {
 };
 
 // The codes of value = d * code + m, code in 0..high.
-ScaleMinimum EncodeAffine(const float* x, int high, uint8_t (&codes)[kBlock]) {
+ScaleMinimum EncodeAffine(const Weighted& x, int high, uint8_t (&codes)[kBlock]) {
   const AffineFit fit = FitAffine(x, kBlock, high, false);
   const ScaleMinimum result{FloatToHalf(fit.scale), FloatToHalf(fit.offset)};
   NearestPoints(x, kBlock, 0, high, {HalfToFloat(result.d), HalfToFloat(result.m)}, codes);
@@ -50,18 +50,18 @@ ScaleMinimum EncodeAffine(const float* x, int high, uint8_t (&codes)[kBlock]) {
 
 }  // namespace
 
-void QuantizeQ4_0(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<sdk::BlockQ4_0, kBlock>(values, count, blocks,
-                                       [](const float* x, sdk::BlockQ4_0& block) {
+void QuantizeQ4_0(const float* values, const float* weights, size_t count, std::byte* blocks) {
+  ForEachBlock<sdk::BlockQ4_0, kBlock>(values, weights, count, blocks,
+                                       [](const Weighted& x, sdk::BlockQ4_0& block) {
                                          uint8_t codes[kBlock];
                                          block.d = EncodeSymmetric(x, -8, codes);
                                          PackNibbles(codes, block.qs);
                                        });
 }
 
-void QuantizeQ4_1(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<sdk::BlockQ4_1, kBlock>(values, count, blocks,
-                                       [](const float* x, sdk::BlockQ4_1& block) {
+void QuantizeQ4_1(const float* values, const float* weights, size_t count, std::byte* blocks) {
+  ForEachBlock<sdk::BlockQ4_1, kBlock>(values, weights, count, blocks,
+                                       [](const Weighted& x, sdk::BlockQ4_1& block) {
                                          uint8_t codes[kBlock];
                                          const ScaleMinimum scale = EncodeAffine(x, 15, codes);
                                          block.d = scale.d;
@@ -70,9 +70,9 @@ void QuantizeQ4_1(const float* values, size_t count, std::byte* blocks) {
                                        });
 }
 
-void QuantizeQ5_0(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<sdk::BlockQ5_0, kBlock>(values, count, blocks,
-                                       [](const float* x, sdk::BlockQ5_0& block) {
+void QuantizeQ5_0(const float* values, const float* weights, size_t count, std::byte* blocks) {
+  ForEachBlock<sdk::BlockQ5_0, kBlock>(values, weights, count, blocks,
+                                       [](const Weighted& x, sdk::BlockQ5_0& block) {
                                          uint8_t codes[kBlock];
                                          block.d = EncodeSymmetric(x, -16, codes);
                                          PackNibbles(codes, block.qs);
@@ -80,9 +80,9 @@ void QuantizeQ5_0(const float* values, size_t count, std::byte* blocks) {
                                        });
 }
 
-void QuantizeQ5_1(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<sdk::BlockQ5_1, kBlock>(values, count, blocks,
-                                       [](const float* x, sdk::BlockQ5_1& block) {
+void QuantizeQ5_1(const float* values, const float* weights, size_t count, std::byte* blocks) {
+  ForEachBlock<sdk::BlockQ5_1, kBlock>(values, weights, count, blocks,
+                                       [](const Weighted& x, sdk::BlockQ5_1& block) {
                                          uint8_t codes[kBlock];
                                          const ScaleMinimum scale = EncodeAffine(x, 31, codes);
                                          block.d = scale.d;
@@ -93,9 +93,9 @@ void QuantizeQ5_1(const float* values, size_t count, std::byte* blocks) {
 }
 
 // A search gains next to nothing with 8 bits, so the scale is the one that covers the range.
-void QuantizeQ8_0(const float* values, size_t count, std::byte* blocks) {
+void QuantizeQ8_0(const float* values, const float* weights, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ8_0, kBlock>(
-      values, count, blocks, [](const float* x, sdk::BlockQ8_0& block) {
+      values, weights, count, blocks, [](const Weighted& x, sdk::BlockQ8_0& block) {
         float largest = 0;
         for (int j = 0; j < kBlock; ++j) largest = std::max(largest, std::fabs(x[j]));
         block.d = FloatToHalf(largest / 127);

@@ -28,12 +28,12 @@ struct Lanes {
 
 // Sums over the quants of a run, from which its scale is computed.
 struct Moments {
-  double code = 0;         // sum of codes
+  double code = 0;         // sum of codes, each times the weight of its value, as all sums
   double code_square = 0;  // of squared codes
   double code_value = 0;   // of codes times values
 };
 
-Moments MomentsOf(const float* values, int n, float inverse, float low, float high) {
+Moments MomentsOf(const Weighted& values, int n, float inverse, float low, float high) {
   Lanes code;
   Lanes square;
   Lanes product;
@@ -41,9 +41,10 @@ Moments MomentsOf(const float* values, int n, float inverse, float low, float hi
     for (int l = 0; l < kFitLanes; ++l) {
       const float value = values[i + l];
       const float q = NearestCode(value * inverse, low, high);
-      code.lane[l] += q;
-      square.lane[l] += q * q;
-      product.lane[l] += q * value;
+      const float weighted = values.weights[i + l] * q;
+      code.lane[l] += weighted;
+      square.lane[l] += weighted * q;
+      product.lane[l] += weighted * value;
     }
   }
   return {code.Sum(), square.Sum(), product.Sum()};
@@ -55,8 +56,8 @@ struct Candidate {
 };
 
 // The least-squares line through codes and values shifted to begin at 0. `offset_limit` bounds the
-// offset from above.
-Candidate LineThrough(const Moments& m, double value_sum, int n, double offset_limit) {
+// offset from above; `n` is the sum of the weights.
+Candidate LineThrough(const Moments& m, double value_sum, double n, double offset_limit) {
   const double determinant = n * m.code_square - m.code * m.code;
   if (!(determinant > 0)) return {};
   double scale = (n * m.code_value - m.code * value_sum) / determinant;
@@ -75,7 +76,7 @@ Candidate LineThrough(const Moments& m, double value_sum, int n, double offset_l
 
 float SafeInverse(float scale) { return std::fabs(scale) < kSmallestScale ? 0.0f : 1.0f / scale; }
 
-float FitSymmetric(const float* values, int n, int low, int high) {
+float FitSymmetric(const Weighted& values, int n, int low, int high) {
   float peak = 0;
   for (int i = 0; i < n; ++i) peak = std::fabs(values[i]) > std::fabs(peak) ? values[i] : peak;
   const float per_peak = SafeInverse(peak);
@@ -101,7 +102,7 @@ float FitSymmetric(const float* values, int n, int low, int high) {
   return static_cast<float>(best_scale);
 }
 
-AffineFit FitAffine(const float* values, int n, int high, bool offset_not_positive) {
+AffineFit FitAffine(const Weighted& values, int n, int high, bool offset_not_positive) {
   float low_value = values[0];
   float high_value = values[0];
   for (int i = 1; i < n; ++i) {
@@ -113,10 +114,11 @@ AffineFit FitAffine(const float* values, int n, int high, bool offset_not_positi
   if (per_range == 0) return {0, low_value};
   constexpr int kLongestRun = 32;
   float shifted[kLongestRun];
-  double value_sum = 0;
+  double value_sum = 0, weight_sum = 0;
   for (int i = 0; i < n; ++i) {
     shifted[i] = values[i] - low_value;
-    value_sum += static_cast<double>(shifted[i]);
+    value_sum += values.Weight(i) * static_cast<double>(shifted[i]);
+    weight_sum += values.Weight(i);
   }
   const double limit = offset_not_positive ? -static_cast<double>(low_value) : INFINITY;
   const auto top = static_cast<float>(high);
@@ -124,9 +126,9 @@ AffineFit FitAffine(const float* values, int n, int high, bool offset_not_positi
   const auto try_inverse = [&](float inverse, float offset) {
     float moved[kLongestRun];
     for (int i = 0; i < n; ++i) moved[i] = shifted[i] - offset;
-    Moments m = MomentsOf(moved, n, inverse, 0, top);
+    Moments m = MomentsOf({moved, values.weights}, n, inverse, 0, top);
     m.code_value += static_cast<double>(offset) * m.code;
-    const Candidate candidate = LineThrough(m, value_sum, n, limit);
+    const Candidate candidate = LineThrough(m, value_sum, weight_sum, limit);
     if (candidate.gain > best.gain) best = candidate;
   };
   for (int start = -kStarts; start <= kStarts; ++start) {
@@ -138,7 +140,7 @@ AffineFit FitAffine(const float* values, int n, int high, bool offset_not_positi
   return {best.fit.scale, best.fit.offset + low_value};
 }
 
-float NearestPoints(const float* values, int n, int low, int high, AffineFit fit,
+float NearestPoints(const Weighted& values, int n, int low, int high, AffineFit fit,
                     unsigned char* codes) {
   const float inverse = SafeInverse(fit.scale);
   const auto first = static_cast<float>(low);
@@ -149,7 +151,7 @@ float NearestPoints(const float* values, int n, int low, int high, AffineFit fit
       const float value = values[i + l] - fit.offset;
       const float q = NearestCode(value * inverse, first, last);
       const float distance = value - fit.scale * q;
-      error.lane[l] += distance * distance;
+      error.lane[l] += values.weights[i + l] * distance * distance;
       if (codes != nullptr) codes[i + l] = static_cast<unsigned char>(q - first);
     }
   }

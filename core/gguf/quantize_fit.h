@@ -2,6 +2,7 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 
@@ -11,13 +12,35 @@ namespace rullama::gguf_internal {
 // into vector instructions without reordering anything.
 inline constexpr int kFitLanes = 8;
 
+// Values, and how much the squared error of each counts. Weights are at least 0, and of a block not
+// all 0.
+struct Weighted {
+  const float* values;
+  const float* weights;
+
+  [[nodiscard]] Weighted From(int first) const { return {values + first, weights + first}; }
+  [[nodiscard]] float operator[](int i) const { return values[i]; }
+  [[nodiscard]] double Weight(int i) const { return static_cast<double>(weights[i]); }
+};
+
+// The weights of a block in which every value counts the same.
+inline constexpr int kLongestBlock = 256;
+inline constexpr auto kEqualWeights = [] {
+  std::array<float, kLongestBlock> ones{};
+  ones.fill(1);
+  return ones;
+}();
+
 // Calls encode(values, block) for each block of kElements values and stores it at its unaligned
-// place.
+// place. `weights`: of each value; null: all the same.
 template <typename Block, int kElements, typename Encode>
-void ForEachBlock(const float* values, size_t count, std::byte* blocks, Encode encode) {
+void ForEachBlock(const float* values, const float* weights, size_t count, std::byte* blocks,
+                  Encode encode) {
   for (size_t i = 0; i < count; ++i) {
     Block block{};
-    encode(values + i * kElements, block);
+    encode(Weighted{values + i * kElements,
+                    weights == nullptr ? kEqualWeights.data() : weights + i * kElements},
+           block);
     std::memcpy(blocks + i * sizeof(Block), &block, sizeof(Block));
   }
 }
@@ -45,15 +68,15 @@ inline float NearestCode(float value, float low, float high) {
 float SafeInverse(float scale);
 
 // The scale, of either sign, for which `n` values are nearest to scale * {low..high}, low < 0.
-float FitSymmetric(const float* values, int n, int low, int high);
+float FitSymmetric(const Weighted& values, int n, int low, int high);
 
 // The best values = scale * {0..high} + offset with scale >= 0. With `offset_not_positive`, as the
 // K types store minima, offset <= 0.
-AffineFit FitAffine(const float* values, int n, int high, bool offset_not_positive);
+AffineFit FitAffine(const Weighted& values, int n, int high, bool offset_not_positive);
 
-// The sum of the squared distances of `n` values from the points scale * {low..high} + offset, and
-// in `codes`, if not null, the index of the nearest point of each, counted from 0.
-float NearestPoints(const float* values, int n, int low, int high, AffineFit fit,
+// The weighted sum of the squared distances of `n` values from the points scale * {low..high} +
+// offset, and in `codes`, if not null, the index of the nearest point of each, counted from 0.
+float NearestPoints(const Weighted& values, int n, int low, int high, AffineFit fit,
                     unsigned char* codes);
 
 }  // namespace rullama::gguf_internal

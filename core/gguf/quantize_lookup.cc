@@ -32,20 +32,20 @@ int NearestIq4(float value) {
 }
 
 // The codes of a run for a scale, and their squared error.
-float NearestIq4Codes(const float* x, float scale, uint8_t* codes) {
+float NearestIq4Codes(const Weighted& x, float scale, uint8_t* codes) {
   const float inverse = SafeInverse(scale);
   float error = 0;
   for (int i = 0; i < kIq4Run; ++i) {
     const int code = NearestIq4(x[i] * inverse);
     const float distance = x[i] - scale * static_cast<float>(sdk::kIq4Values[code]);
-    error += distance * distance;
+    error += x.weights[i] * distance * distance;
     if (codes != nullptr) codes[i] = static_cast<uint8_t>(code);
   }
   return error;
 }
 
 // The scale, of either sign, for which a run is nearest to the points.
-float FitIq4(const float* x) {
+float FitIq4(const Weighted& x) {
   float peak = 0;
   for (int i = 0; i < kIq4Run; ++i) peak = std::fabs(x[i]) > std::fabs(peak) ? x[i] : peak;
   const float per_peak = SafeInverse(peak);
@@ -56,8 +56,8 @@ float FitIq4(const float* x) {
     double square = 0, product = 0;
     for (int i = 0; i < kIq4Run; ++i) {
       const double point = sdk::kIq4Values[NearestIq4(x[i] * inverse)];
-      square += point * point;
-      product += point * static_cast<double>(x[i]);
+      square += x.Weight(i) * point * point;
+      product += x.Weight(i) * point * static_cast<double>(x[i]);
     }
     const double gain = square > 0 ? product * product / square : 0;
     if (gain <= best_gain) return;
@@ -91,7 +91,7 @@ struct Iq4Codes {
 };
 
 // The scale of run j on the grid of d, and its codes. Returns the squared error.
-float PlaceIq4Run(const float* x, float wanted, int j, Iq4Codes& block) {
+float PlaceIq4Run(const Weighted& x, float wanted, int j, Iq4Codes& block) {
   const float d = HalfToFloat(block.d);
   const auto near = static_cast<int>(NearestCode(wanted * SafeInverse(d), -32, 31));
   float best = std::numeric_limits<float>::infinity();
@@ -104,24 +104,24 @@ float PlaceIq4Run(const float* x, float wanted, int j, Iq4Codes& block) {
   return NearestIq4Codes(x, d * static_cast<float>(block.scales[j]), block.codes + j * kIq4Run);
 }
 
-bool RefitIq4(const float* x, Iq4Codes& block) {
+bool RefitIq4(const Weighted& x, Iq4Codes& block) {
   double square = 0, product = 0;
   for (int i = 0; i < kIq4Block; ++i) {
     const int run = i / kIq4Run;
     const double point = block.scales[run] * sdk::kIq4Values[block.codes[i]];
-    square += point * point;
-    product += point * static_cast<double>(x[i]);
+    square += x.Weight(i) * point * point;
+    product += x.Weight(i) * point * static_cast<double>(x[i]);
   }
   if (!(square > 0)) return false;
   block.d = FloatToHalf(static_cast<float>(product / square));
   return true;
 }
 
-Iq4Codes EncodeIq4Xs(const float* x) {
+Iq4Codes EncodeIq4Xs(const Weighted& x) {
   float wanted[kIq4Runs];
   float largest = 0;
   for (int j = 0; j < kIq4Runs; ++j) {
-    wanted[j] = FitIq4(x + j * kIq4Run);
+    wanted[j] = FitIq4(x.From(j * kIq4Run));
     if (std::fabs(wanted[j]) > std::fabs(largest)) largest = wanted[j];
   }
   Iq4Codes block;
@@ -131,7 +131,7 @@ Iq4Codes EncodeIq4Xs(const float* x) {
   for (int round = 0; round <= kIq4Refits; ++round) {
     block.error = 0;
     for (int j = 0; j < kIq4Runs; ++j) {
-      block.error += static_cast<double>(PlaceIq4Run(x + j * kIq4Run, wanted[j], j, block));
+      block.error += static_cast<double>(PlaceIq4Run(x.From(j * kIq4Run), wanted[j], j, block));
     }
     if (block.error >= best.error) break;
     best = block;
@@ -153,7 +153,7 @@ int NearestE2M1(float value) {
 }
 
 // The squared error of a run for an exponent, and its codes.
-double EncodeMxfp4(const float* x, int exponent, uint8_t (&codes)[kIq4Run]) {
+double EncodeMxfp4(const Weighted& x, int exponent, uint8_t (&codes)[kIq4Run]) {
   const float scale = sdk::internal::HalfE8M0(static_cast<uint8_t>(exponent));
   const float inverse = SafeInverse(scale);
   double error = 0;
@@ -162,16 +162,16 @@ double EncodeMxfp4(const float* x, int exponent, uint8_t (&codes)[kIq4Run]) {
     const double distance =
         static_cast<double>(x[i]) -
         static_cast<double>(scale * static_cast<float>(sdk::kE2M1TimesTwo[codes[i]]));
-    error += distance * distance;
+    error += x.Weight(i) * distance * distance;
   }
   return error;
 }
 
 }  // namespace
 
-void QuantizeIq4Nl(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<sdk::BlockQ4_0, kIq4Run>(values, count, blocks,
-                                        [](const float* x, sdk::BlockQ4_0& block) {
+void QuantizeIq4Nl(const float* values, const float* weights, size_t count, std::byte* blocks) {
+  ForEachBlock<sdk::BlockQ4_0, kIq4Run>(values, weights, count, blocks,
+                                        [](const Weighted& x, sdk::BlockQ4_0& block) {
                                           uint8_t codes[kIq4Run];
                                           block.d = FloatToHalf(FitIq4(x));
                                           NearestIq4Codes(x, HalfToFloat(block.d), codes);
@@ -179,9 +179,9 @@ void QuantizeIq4Nl(const float* values, size_t count, std::byte* blocks) {
                                         });
 }
 
-void QuantizeIq4Xs(const float* values, size_t count, std::byte* blocks) {
+void QuantizeIq4Xs(const float* values, const float* weights, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockIq4Xs, kIq4Block>(
-      values, count, blocks, [](const float* x, sdk::BlockIq4Xs& block) {
+      values, weights, count, blocks, [](const Weighted& x, sdk::BlockIq4Xs& block) {
         const Iq4Codes codes = EncodeIq4Xs(x);
         block.d = codes.d;
         for (int j = 0; j < kIq4Runs; ++j) {
@@ -194,9 +194,9 @@ void QuantizeIq4Xs(const float* values, size_t count, std::byte* blocks) {
       });
 }
 
-void QuantizeMxfp4(const float* values, size_t count, std::byte* blocks) {
+void QuantizeMxfp4(const float* values, const float* weights, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockMxfp4, kIq4Run>(
-      values, count, blocks, [](const float* x, sdk::BlockMxfp4& block) {
+      values, weights, count, blocks, [](const Weighted& x, sdk::BlockMxfp4& block) {
         float peak = 0;
         for (int i = 0; i < kIq4Run; ++i) peak = std::max(peak, std::fabs(x[i]));
         // The largest value goes to the last binade of e2m1, whose exponent is 2, or the one next

@@ -118,6 +118,43 @@ TEST_P(QuantizeTest, WhatIsNotFiniteIsNamed) {
   }
 }
 
+// The weighted error of the values that `weights` favour.
+double WeightedError(const std::vector<float>& values, const std::vector<float>& weights,
+                     DType dtype, const std::vector<std::byte>& blocks) {
+  std::vector<float> back(values.size());
+  EXPECT_TRUE(Dequantize(dtype, blocks, back));
+  double error = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double difference = static_cast<double>(values[i]) - static_cast<double>(back[i]);
+    error += static_cast<double>(weights[i]) * difference * difference;
+  }
+  return error;
+}
+
+TEST_P(QuantizeTest, ImportanceLowersTheWeightedError) {
+  const DType dtype = GetParam().dtype;
+  const auto values = Weights(0.02f);
+  std::vector<std::byte> plain(RowBytes(dtype, kCount)), equal(plain), weighted(plain);
+  ASSERT_TRUE(Quantize(dtype, values, plain));
+  // The same for all columns changes nothing, and neither does none at all.
+  for (const float same : {0.0f, 7.0f}) {
+    ASSERT_TRUE(Quantize(dtype, values, equal, 0, std::vector<float>(kCount, same)));
+    EXPECT_EQ(equal, plain) << same;
+  }
+  std::vector<float> weights(kCount);
+  for (size_t i = 0; i < kCount; ++i) weights[i] = i % 5 == 0 ? 40.0f : 0.5f;
+  ASSERT_TRUE(Quantize(dtype, values, weighted, 0, weights));
+  const double before = WeightedError(values, weights, dtype, plain);
+  const double after = WeightedError(values, weights, dtype, weighted);
+  EXPECT_LE(after, before);
+  const bool fits_scales = IsBlockType(dtype) && dtype != DType::kQ8_0;
+  if (fits_scales) {
+    EXPECT_LT(after, 0.99 * before);
+  }
+  EXPECT_EQ(Quantize(dtype, values, weighted, 0, std::span(weights).first(8)).error().id,
+            "gguf.quantize_size");
+}
+
 TEST_P(QuantizeTest, TheNumberOfBytesIsChecked) {
   const auto values = Weights(1.0f);
   std::vector<std::byte> blocks(RowBytes(GetParam().dtype, kCount) - 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -24,7 +25,8 @@ constexpr uint32_t kQuantizationVersion = 2;
 constexpr std::array kSourceTypes = {DType::kF32, DType::kF16, DType::kBF16};
 
 struct Plan {
-  std::vector<DType> types;  // as in the output, by tensor of the input
+  std::vector<DType> types;                        // as in the output, by tensor of the input
+  std::vector<const std::vector<float>*> columns;  // ColumnsOf() each
   uint64_t elements = 0;
   QuantizeReport report;
 };
@@ -36,6 +38,21 @@ Status CheckSource(const TensorInfo& tensor, DType target) {
                    "tensor '{}' has type {}, expected f32, f16 or bf16: quantising twice adds the "
                    "errors of both; start from the file before it was quantised",
                    tensor.name, NameOf(tensor.dtype));
+}
+
+// The importance of the columns of a tensor that becomes `type`, one after another for each matrix
+// of it; null if there is none, or if it is only rounded.
+Result<const std::vector<float>*> ColumnsOf(const QuantizeOptions& options,
+                                            const TensorInfo& tensor, DType type) {
+  if (options.importance == nullptr || !IsBlockType(type)) return nullptr;
+  const std::vector<float>* columns = options.importance->Find(tensor.name);
+  if (columns == nullptr) return nullptr;
+  const uint64_t expected = tensor.dims[0] * (tensor.rank == 3 ? tensor.dims[2] : 1);
+  if (columns->size() == expected) return columns;
+  return MakeError(ErrorKind::kModelFile, "imatrix.shape",
+                   "the importance matrix has {} columns for '{}', expected {}; is it that of "
+                   "another model?",
+                   columns->size(), tensor.name, expected);
 }
 
 // Of the first layer, as llama-quantize counts.
@@ -76,10 +93,14 @@ Result<Plan> MakePlan(const GgufFile& input, const QuantizeOptions& options) {
     const DType type = chosen[i].value_or(tensor.dtype);
     RL_RETURN_IF_ERROR(CheckSource(tensor, type));
     plan.types.push_back(type);
+    RL_ASSIGN_OR_RETURN(const std::vector<float>* columns, ColumnsOf(options, tensor, type));
+    plan.columns.push_back(columns);
     plan.elements += tensor.elements();
     plan.report.bytes_before += tensor.bytes;
     plan.report.bytes_after += RowBytes(type, tensor.elements());
     ++(type == tensor.dtype ? plan.report.copied : plan.report.converted[type]);
+    const bool unknown = options.importance != nullptr && columns == nullptr && IsBlockType(type);
+    if (unknown && type != tensor.dtype) ++plan.report.without_importance;
   }
   return plan;
 }
@@ -93,13 +114,38 @@ class Quantizer {
     for (size_t i = 0; i < plan_.types.size(); ++i) {
       // A file that shrank would end the process on reading beyond its end.
       RL_RETURN_IF_ERROR(input_.CheckUnchanged());
-      RL_RETURN_IF_ERROR(WriteTensor(input_.tensors()[i], plan_.types[i], output));
+      const TensorInfo& tensor = input_.tensors()[i];
+      const Conversion conversion{tensor, plan_.types[i], plan_.columns[i]};
+      error_ = {};
+      RL_RETURN_IF_ERROR(WriteTensor(conversion, output));
+      if (options_.on_tensor && plan_.types[i] != tensor.dtype) {
+        options_.on_tensor({tensor.name, plan_.types[i], error_.Relative()});
+      }
     }
     return OkStatus();
   }
 
  private:
-  Status WriteTensor(const TensorInfo& tensor, DType type, GgufOutput& output) {
+  struct Conversion {
+    const TensorInfo& tensor;
+    DType type;
+    const std::vector<float>* columns;
+  };
+
+  // Sums over values and how they come back.
+  struct SquaredError {
+    double error = 0, square = 0;
+
+    [[nodiscard]] double Relative() const { return square > 0 ? std::sqrt(error / square) : 0; }
+    void operator+=(const SquaredError& other) {
+      error += other.error;
+      square += other.square;
+    }
+  };
+
+  Status WriteTensor(const Conversion& conversion, GgufOutput& output) {
+    const TensorInfo& tensor = conversion.tensor;
+    const DType type = conversion.type;
     const uint64_t elements = tensor.elements();
     for (uint64_t first = 0; first < elements; first += kPieceValues) {
       const uint64_t count = std::min(kPieceValues, elements - first);
@@ -110,7 +156,7 @@ class Quantizer {
         RL_RETURN_IF_ERROR(output.Append(source));
       } else {
         piece_.resize(RowBytes(type, count));
-        RL_RETURN_IF_ERROR(ConvertPiece(tensor, type, first, count));
+        RL_RETURN_IF_ERROR(ConvertPiece(conversion, first, count));
         RL_RETURN_IF_ERROR(output.Append(piece_));
       }
       done_ += count;
@@ -120,10 +166,11 @@ class Quantizer {
   }
 
   // Converts into piece_, with all threads. Returns the error that comes first in the tensor.
-  Status ConvertPiece(const TensorInfo& tensor, DType type, uint64_t first, uint64_t count) {
+  Status ConvertPiece(const Conversion& conversion, uint64_t first, uint64_t count) {
     const uint64_t slices = (count + kSliceValues - 1) / kSliceValues;
     const auto workers = std::min(static_cast<uint64_t>(std::max(1, options_.threads)), slices);
     std::vector<Status> results(workers);
+    std::vector<SquaredError> errors(workers);
     {
       std::vector<std::jthread> threads;
       threads.reserve(workers);
@@ -131,18 +178,21 @@ class Quantizer {
         threads.emplace_back([&, worker] {
           const uint64_t begin = slices * worker / workers * kSliceValues;
           const uint64_t end = std::min(slices * (worker + 1) / workers * kSliceValues, count);
-          results[worker] = ConvertRange(tensor, type, first, begin, end);
+          results[worker] = ConvertRange(conversion, first, begin, end, errors[worker]);
         });
       }
     }
     for (const Status& result : results) RL_RETURN_IF_ERROR(result);
+    for (const SquaredError& error : errors) error_ += error;
     return OkStatus();
   }
 
   // Values [begin, end) of the piece that starts with value `first` of the tensor.
-  Status ConvertRange(const TensorInfo& tensor, DType type, uint64_t first, uint64_t begin,
-                      uint64_t end) {
-    std::vector<float> values;
+  Status ConvertRange(const Conversion& conversion, uint64_t first, uint64_t begin, uint64_t end,
+                      SquaredError& error) {
+    const TensorInfo& tensor = conversion.tensor;
+    const DType type = conversion.type;
+    std::vector<float> values, importance;
     for (uint64_t at = begin; at < end; at += kSliceValues) {
       RL_RETURN_IF_ERROR(CheckNotCancelled());
       values.resize(std::min(kSliceValues, end - at));
@@ -151,10 +201,38 @@ class Quantizer {
       RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, source, values));
       const auto target =
           std::span(piece_).subspan(RowBytes(type, at), RowBytes(type, values.size()));
-      if (Status status = Quantize(type, values, target, first + at); !status) {
+      if (conversion.columns != nullptr) {
+        importance.resize(values.size());
+        FillImportance(tensor, *conversion.columns, first + at, importance);
+      }
+      if (Status status = Quantize(type, values, target, first + at, importance); !status) {
         return tl::unexpected(
             std::move(status).error().WithContext(fmt::format("tensor '{}'", tensor.name)));
       }
+      if (options_.on_tensor) RL_RETURN_IF_ERROR(Measure(type, values, target, error));
+    }
+    return OkStatus();
+  }
+
+  // That of the columns of values `first` and on.
+  static void FillImportance(const TensorInfo& tensor, const std::vector<float>& columns,
+                             uint64_t first, std::span<float> importance) {
+    const uint64_t row = tensor.dims[0], matrix = row * tensor.dims[1];
+    for (size_t i = 0; i < importance.size(); ++i) {
+      const uint64_t at = first + i;
+      const uint64_t expert = columns.size() == row ? 0 : at / matrix;
+      importance[i] = columns[expert * row + at % row];
+    }
+  }
+
+  static Status Measure(DType type, std::span<const float> values,
+                        std::span<const std::byte> blocks, SquaredError& error) {
+    std::vector<float> back(values.size());
+    RL_RETURN_IF_ERROR(Dequantize(type, blocks, back));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double value = values[i], difference = value - static_cast<double>(back[i]);
+      error.error += difference * difference;
+      error.square += value * value;
     }
     return OkStatus();
   }
@@ -170,6 +248,7 @@ class Quantizer {
   const QuantizeOptions& options_;
   const Plan& plan_;
   std::vector<std::byte> piece_;
+  SquaredError error_;  // of the current tensor, where somebody asks
   uint64_t done_ = 0;
 };
 

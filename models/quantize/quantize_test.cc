@@ -132,6 +132,78 @@ TEST_F(QuantizeFileTest, KeepsAllButTheTypesOfMatrices) {
   EXPECT_EQ(report->bytes_after, bytes);
 }
 
+// Of an importance matrix with these columns for `name`.
+Importance ImportanceOf(const std::string& name, const std::vector<float>& columns) {
+  std::vector<std::byte> bytes;
+  const auto append = [&](const void* data, size_t size) {
+    const auto* first = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), first, first + size);
+  };
+  const auto number = [&](size_t value) {
+    const auto word = static_cast<int32_t>(value);
+    append(&word, sizeof(word));
+  };
+  number(1);
+  number(name.size());
+  append(name.data(), name.size());
+  number(1);
+  number(columns.size());
+  append(columns.data(), columns.size() * sizeof(float));
+  auto importance = Importance::ParseOld(bytes);
+  EXPECT_TRUE(importance) << importance.error().ToString();
+  return *std::move(importance);
+}
+
+TEST_F(QuantizeFileTest, ErrorsOfImportantColumnsAreSmaller) {
+  const auto tensors = Tensors();
+  const GgufFile source = Source(tensors);
+  // Experts that find other columns important, and slices that end within a row of 160.
+  std::vector<float> columns(size_t{160} * 3, 0.01f);
+  for (size_t expert = 0; expert < 3; ++expert) columns[expert * 160 + expert] = 100;
+  const Importance importance = ImportanceOf("blk.0.ffn_down_exps.weight", columns);
+  // The squared error of each expert in its important column.
+  const auto errors = [&](const char* name) {
+    const auto file = GgufFile::Open(path(name));
+    EXPECT_TRUE(file);
+    const TensorInfo& tensor = *file->FindTensor("blk.0.ffn_down_exps.weight");
+    std::vector<float> values(tensor.elements());
+    EXPECT_TRUE(Dequantize(tensor.dtype, file->data(tensor), values));
+    double error = 0;
+    for (size_t row = 0; row < 12; ++row) {
+      const size_t at = row * 160 + row / 4;
+      error += std::pow(static_cast<double>(values[at] - tensors[3].values[at]), 2);
+    }
+    return error;
+  };
+  QuantizeOptions options = Options("Q4_0");
+  std::map<std::string, double, std::less<>> told;
+  options.on_tensor = [&](const QuantizedTensor& tensor) {
+    told[std::string(tensor.name)] = tensor.error;
+  };
+  ASSERT_TRUE(QuantizeFile(source, options, path("plain.gguf")));
+  options.importance = &importance;
+  const auto report = QuantizeFile(source, options, path("weighted.gguf"));
+  ASSERT_TRUE(report) << report.error().ToString();
+  EXPECT_EQ(report->without_importance, 2u);
+  EXPECT_LT(errors("weighted.gguf"), 0.2 * errors("plain.gguf"));
+  EXPECT_THAT(told, ::testing::SizeIs(3));
+  for (const auto& [name, error] : told) {
+    EXPECT_GT(error, 0.001) << name;
+    EXPECT_LT(error, 0.2) << name;
+  }
+}
+
+TEST_F(QuantizeFileTest, ImportanceOfAnotherModelIsRefused) {
+  const GgufFile source = Source(Tensors());
+  const Importance importance = ImportanceOf("blk.0.attn_q.weight", {1, 2, 3});
+  QuantizeOptions options = Options("Q4_0");
+  options.importance = &importance;
+  const auto report = QuantizeFile(source, options, path("never.gguf"));
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().id, "imatrix.shape");
+  EXPECT_FALSE(fs::exists(path("never.gguf")));
+}
+
 TEST_F(QuantizeFileTest, BytesDoNotDependOnThreads) {
   const GgufFile source = Source(Tensors());
   QuantizeOptions options = Options("Q5_K_M");

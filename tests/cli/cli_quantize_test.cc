@@ -164,6 +164,31 @@ TEST(Quantize, WrongUseIsExplained) {
   EXPECT_FALSE(HasFile("never") || HasFile(".never"));
 }
 
+TEST(Quantize, TellsErrorsAndTakesAnImportanceMatrix) {
+  const std::string source = SyntheticModel("importance.gguf", TinyConfig());
+  const std::string path = OutputPath("weighted.gguf");
+  const std::string name = "blk.0.ffn_up.weight";
+  const std::vector<float> columns(256, 1.0F);
+  std::string matrix;
+  for (const size_t number : {size_t{1}, name.size()}) {
+    matrix.append(reinterpret_cast<const char*>(&number), 4);
+  }
+  matrix += name;
+  for (const size_t number : {size_t{1}, columns.size()}) {
+    matrix.append(reinterpret_cast<const char*>(&number), 4);
+  }
+  matrix.append(reinterpret_cast<const char*>(columns.data()), columns.size() * sizeof(float));
+  const std::string file = TemporaryFile("imatrix.dat", matrix).string();
+  const RunResult result = RunRullama({"quantize", source, path, "Q4_0", "--imatrix", file, "-v"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("blk.0.ffn_up.weight as q4_0: relative error 0."));
+  EXPECT_THAT(result.err, HasSubstr("the importance matrix says nothing about"));
+  const RunResult other = RunRullama({"quantize", source, path, "Q4_0", "--imatrix", source});
+  EXPECT_EQ(other.exit_code, 4);
+  EXPECT_THAT(other.err, HasSubstr("[imatrix.file]"));
+  EXPECT_EQ(RunRullama({"quantize", source, path, "--copy", "--imatrix", file}).exit_code, 2);
+}
+
 TEST(Quantize, QuantisedModelsAreRefused) {
   const std::string source = SyntheticModel("twice.gguf", TinyConfig());
   const std::string once = OutputPath("once.gguf");

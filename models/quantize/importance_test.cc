@@ -1,0 +1,95 @@
+#include "models/quantize/importance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "core/base/must_test_util.h"
+#include "core/gguf/gguf_writer.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pointee;
+
+struct Matrix {
+  std::string name;
+  int32_t calls;
+  std::vector<float> columns;
+};
+
+void Append(std::vector<std::byte>& bytes, const void* data, size_t size) {
+  const auto* first = static_cast<const std::byte*>(data);
+  bytes.insert(bytes.end(), first, first + size);
+}
+void Append(std::vector<std::byte>& bytes, int32_t number) {
+  Append(bytes, &number, sizeof(number));
+}
+
+std::vector<std::byte> OldForm(const std::vector<Matrix>& matrices) {
+  std::vector<std::byte> bytes;
+  Append(bytes, static_cast<int32_t>(matrices.size()));
+  for (const Matrix& matrix : matrices) {
+    Append(bytes, static_cast<int32_t>(matrix.name.size()));
+    Append(bytes, matrix.name.data(), matrix.name.size());
+    Append(bytes, matrix.calls);
+    Append(bytes, static_cast<int32_t>(matrix.columns.size()));
+    Append(bytes, matrix.columns.data(), matrix.columns.size() * sizeof(float));
+  }
+  return bytes;
+}
+
+TEST(Importance, OfTheOlderForm) {
+  std::vector<std::byte> bytes = OldForm({{"a.weight", 4, {8, 0, 2}}, {"b.weight", 0, {1, 5}}});
+  const size_t whole = bytes.size();
+  Append(bytes, int32_t{12});  // chunks, and the name of the text
+  const Importance importance = Must(Importance::ParseOld(bytes));
+  EXPECT_EQ(importance.size(), 2U);
+  EXPECT_THAT(importance.Find("a.weight"), Pointee(ElementsAre(2, 0, 0.5F)));
+  EXPECT_THAT(importance.Find("b.weight"), Pointee(ElementsAre(1, 5)));
+  EXPECT_EQ(importance.Find("c.weight"), nullptr);
+  for (size_t size = 0; size < whole; ++size) {
+    const auto cut = Importance::ParseOld(std::span(bytes).first(size));
+    ASSERT_FALSE(cut) << size;
+    EXPECT_EQ(cut.error().id, "imatrix.file");
+  }
+}
+
+TEST(Importance, RefusesWhatIsNoMeanOfSquares) {
+  for (const float value :
+       {-1.0F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const auto parsed = Importance::ParseOld(OldForm({{"a.weight", 1, {1, value}}}));
+    ASSERT_FALSE(parsed) << value;
+    EXPECT_THAT(parsed.error().message, HasSubstr("'a.weight' has the mean square"));
+  }
+  EXPECT_FALSE(Importance::ParseOld(OldForm({})));
+  EXPECT_FALSE(Importance::ParseOld(OldForm({{"", 1, {1}}})));
+  EXPECT_FALSE(Importance::ParseOld(OldForm({{"a", -1, {1}}})));
+  EXPECT_FALSE(Importance::ParseOld(OldForm({{"a", 1, {}}})));
+}
+
+// Of a matrix with two experts, one of which no token chose.
+TEST(Importance, OfAGgufFile) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "importance.gguf";
+  const std::vector<float> sums = {8, 4, 0, 0}, counts = {2, 0};
+  GgufWriter writer;
+  EXPECT_TRUE(writer.Set("general.type", std::string("imatrix")));
+  constexpr uint64_t kSums[] = {2, 2}, kCounts[] = {1, 2};
+  EXPECT_TRUE(writer.AddTensor("x.weight.in_sum2", DType::kF32, kSums));
+  EXPECT_TRUE(writer.AddTensor("x.weight.counts", DType::kF32, kCounts));
+  GgufOutput output = Must(writer.Begin(path));
+  EXPECT_TRUE(output.Append(std::as_bytes(std::span(sums))));
+  EXPECT_TRUE(output.Append(std::as_bytes(std::span(counts))));
+  EXPECT_TRUE(output.Finish());
+  const Importance importance = Must(Importance::Read(path));
+  EXPECT_EQ(importance.size(), 1U);
+  EXPECT_THAT(importance.Find("x.weight"), Pointee(ElementsAre(4, 2, 0, 0)));
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace rullama
