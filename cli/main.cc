@@ -103,6 +103,7 @@ int RunProgram(int argc, char** argv) {
   AddInspectCommand(app, context);
   AddGraphCommand(app, context);
   AddBackendsCommand(app, context);
+  AddImatrixCommand(app, context);
   AddQuantizeCommand(app, context);
   AddSynthCommand(app, context);
   AddDiffCommand(app, context);

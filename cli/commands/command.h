@@ -30,6 +30,7 @@ void AddPullCommands(CLI::App& app, CommandContext& context);      // pull, rm
 void AddInspectCommand(CLI::App& app, CommandContext& context);
 void AddGraphCommand(CLI::App& app, CommandContext& context);
 void AddBackendsCommand(CLI::App& app, CommandContext& context);
+void AddImatrixCommand(CLI::App& app, CommandContext& context);
 void AddQuantizeCommand(CLI::App& app, CommandContext& context);
 void AddSynthCommand(CLI::App& app, CommandContext& context);
 void AddDiffCommand(CLI::App& app, CommandContext& context);

@@ -8,6 +8,7 @@
 
 #include "core/base/must_test_util.h"
 #include "core/gguf/gguf_writer.h"
+#include "models/quantize/importance_sums.h"
 
 namespace rullama {
 namespace {
@@ -88,6 +89,18 @@ TEST(Importance, OfAGgufFile) {
   const Importance importance = Must(Importance::Read(path));
   EXPECT_EQ(importance.size(), 1U);
   EXPECT_THAT(importance.Find("x.weight"), Pointee(ElementsAre(4, 2, 0, 0)));
+  std::filesystem::remove(path);
+}
+
+TEST(Importance, OfMeasuredSums) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "sums.gguf";
+  ImportanceSums sums;
+  sums.Add("x.weight", std::vector<float>{1, 2, 3, 0}, 2);
+  sums.Add("x.weight", std::vector<float>{-1, 4}, 2);
+  EXPECT_TRUE(sums.Write(Must(AtomicFile::Create(path)), {.text = "t", .chunks = 1}));
+  const Importance importance = Must(Importance::Read(path));
+  EXPECT_THAT(importance.Find("x.weight"),
+              Pointee(ElementsAre(::testing::FloatEq(11.0F / 3), ::testing::FloatEq(20.0F / 3))));
   std::filesystem::remove(path);
 }
 

@@ -11,9 +11,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr const char* kHelpedCommands[] = {
-    "run",  "encode",      "logits",  "perplexity", "bench",    "tokenize", "detokenize",
-    "list", "show",        "inspect", "graph",      "backends", "quantize", "synth",
-    "diff", "new-backend", "config",  "profile",    "pull",     "rm",       "embed"};
+    "run",        "encode", "logits", "perplexity",  "bench",  "tokenize",
+    "detokenize", "list",   "show",   "inspect",     "graph",  "backends",
+    "quantize",   "synth",  "diff",   "new-backend", "config", "profile",
+    "pull",       "rm",     "embed",  "imatrix"};
 
 TEST(Help, EachCommandHasExamplesOfItsOwn) {
   for (const std::string command : kHelpedCommands) {

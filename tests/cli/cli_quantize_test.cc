@@ -189,6 +189,30 @@ TEST(Quantize, TellsErrorsAndTakesAnImportanceMatrix) {
   EXPECT_EQ(RunRullama({"quantize", source, path, "--copy", "--imatrix", file}).exit_code, 2);
 }
 
+TEST(Quantize, AMeasuredImportanceMatrixIsTaken) {
+  const std::string source = SyntheticModel("measured.gguf", TinyConfig());
+  const std::string matrix = OutputPath("imatrix.gguf");
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "The answer is " + std::to_string(i * i) + ". ";
+  const std::string file = TemporaryFile("text.txt", text).string();
+  const RunResult made =
+      RunRullama({"imatrix", "-m", source, "-f", file, "-o", matrix, "-c", "32", "--chunks", "3"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr(" over 3 chunks of 32 tokens"));
+  // All but the table of tokens, which is looked up and, in this measurement, not multiplied.
+  const std::string path = OutputPath("weighted.gguf");
+  const RunResult taken = RunRullama({"quantize", source, path, "Q4_0", "--imatrix", matrix});
+  EXPECT_EQ(taken.exit_code, 0) << taken.err;
+  EXPECT_EQ(RunRullama({"-m", path, "--raw", "-p", "x", "-n", "2"}).exit_code, 0);
+  const RunResult again = RunRullama({"imatrix", "-m", source, "-f", file, "-o", source});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("[io.same_file]"));
+  const std::string few = TemporaryFile("few.txt", "x").string();
+  const RunResult none = RunRullama({"imatrix", "-m", source, "-f", few, "-o", matrix});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("[imatrix.text]"));
+}
+
 TEST(Quantize, QuantisedModelsAreRefused) {
   const std::string source = SyntheticModel("twice.gguf", TinyConfig());
   const std::string once = OutputPath("once.gguf");
