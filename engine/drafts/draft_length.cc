@@ -8,6 +8,8 @@ namespace {
 
 constexpr double kLeastGain = 1.03;
 constexpr double kNewWeight = 0.1;  // of a measurement in a decaying mean
+// The first drafts of an answer say more than what was assumed before.
+constexpr int64_t kAssumedDrafts = 3;
 
 // A step of one row more than any that was measured is assumed to take this much longer: what the
 // first row more costs a processor, so that lengths that might not pay are not tried.
@@ -58,9 +60,17 @@ void DraftAcceptance::Count(int64_t drafted, int64_t accepted) {
   // Tokens after the first wrong one were not put to the test.
   const int64_t reached = std::min({drafted, accepted + 1, std::ssize(right_)});
   for (int64_t i = 0; i < reached; ++i) {
-    double& right = right_[static_cast<size_t>(i)];
-    right += kNewWeight * ((i < accepted ? 1.0 : 0.0) - right);
+    const auto place = static_cast<size_t>(i);
+    const double mean_weight = 1 / static_cast<double>(++counts_[place] + kAssumedDrafts);
+    right_[place] +=
+        std::max(kNewWeight, mean_weight) * ((i < accepted ? 1.0 : 0.0) - right_[place]);
   }
+}
+
+DraftAcceptance DraftAcceptance::OfNextAnswer() const {
+  DraftAcceptance next;
+  for (size_t i = 0; i < right_.size(); ++i) next.right_[i] = (next.right_[i] + right_[i]) / 2;
+  return next;
 }
 
 double DraftAcceptance::Expected(int64_t n) const {

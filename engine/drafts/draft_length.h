@@ -39,15 +39,19 @@ class DraftCosts {
   Mean token_;
 };
 
-// How likely the tokens of a draft are right, of one answer.
+// How likely the tokens of a draft are right.
 class DraftAcceptance {
  public:
   // After a step that checked a draft.
   void Count(int64_t drafted, int64_t accepted);
   // Right tokens that a draft of n tokens is expected to have.
   [[nodiscard]] double Expected(int64_t n) const;
+  // What to expect of an answer after others with this acceptance: another text may be easier, so
+  // it is between theirs and that of trained assistants.
+  [[nodiscard]] DraftAcceptance OfNextAnswer() const;
 
  private:
+  std::array<int64_t, kMaxDraftLength> counts_ = {};  // of drafts that reached the place
   // Of the token at each place, given that those before it are right. They begin where drafts of
   // trained assistants usually are.
   std::array<double, kMaxDraftLength> right_ = {0.75, 0.65, 0.6,  0.6,  0.55, 0.55, 0.5, 0.5,

@@ -16,8 +16,8 @@ namespace {
 constexpr int64_t kDraftRows = 16;
 // With an assistant a lookup has to be surer of its guess.
 constexpr int64_t kLeastLookup = 4;
-// A slot whose drafts do not pay tries one again after this many steps.
-constexpr int64_t kStepsWithout = 16;
+// At most that many steps are without a draft.
+constexpr int64_t kMostPatience = 256;
 // An assistant whose drafts begin with a wrong token more often than that belongs to another model.
 constexpr int64_t kDraftsToJudge = 200;
 constexpr double kLeastRight = 0.1;
@@ -40,8 +40,9 @@ int64_t DraftMaker::LengthFor(const RunningJob& running, int64_t others, int64_t
     const int64_t length = running.draft_length > 0 ? running.draft_length : kFirstDraftLength;
     return std::min(most, std::max(length, options_.drafts.least));
   }
-  const int64_t best = BestDraftLength(costs_, running.acceptance, others, most);
-  const bool tries = running.undrafted >= kStepsWithout;
+  const int64_t best = BestDraftLength(
+      costs_, running.acceptance.value_or(acceptance_.OfNextAnswer()), others, most);
+  const bool tries = running.undrafted > running.patience;
   return best == 0 && tries ? std::min<int64_t>(most, 1) : best;
 }
 
@@ -130,8 +131,14 @@ void DraftMaker::Count(RunningJob& running, int64_t drafted, int64_t accepted) {
   running.drafts.drafted += drafted;
   running.drafts.accepted += accepted;
   running.draft_length = NextDraftLength(drafted, accepted, options_.drafts.most);
-  running.acceptance.Count(drafted, accepted);
-  if (options_.drafts.assistant != nullptr) WarnOfWrongDrafts(accepted);
+  if (options_.drafts.assistant != nullptr) {
+    if (!running.acceptance) running.acceptance = acceptance_.OfNextAnswer();
+    running.acceptance->Count(drafted, accepted);
+    acceptance_.Count(drafted, accepted);
+    const int64_t longer = std::min(2 * running.patience, kMostPatience);
+    running.patience = accepted > 0 ? kFirstPatience : longer;
+    WarnOfWrongDrafts(accepted);
+  }
   counters_.Update([=](EngineStats& stats) {
     stats.drafted += static_cast<uint64_t>(drafted);
     stats.drafts_accepted += static_cast<uint64_t>(accepted);

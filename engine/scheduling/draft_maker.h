@@ -53,6 +53,7 @@ class DraftMaker {
   SlotJobs& jobs_;
   EngineCounters& counters_;
   DraftCosts costs_;
+  DraftAcceptance acceptance_;          // of the assistant's drafts in all answers
   int64_t checked_ = 0;                 // drafts of the assistant
   int64_t began_right_ = 0;             // of these, those whose first token was right
   std::vector<DraftRequest> requests_;  // kept for its memory

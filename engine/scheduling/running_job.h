@@ -26,6 +26,10 @@ struct CanvasWriter {
   CanvasGenerator generator;
 };
 
+// Steps without a draft after which a slot whose drafts did not pay tries one; twice as many after
+// each such draft that was wrong.
+inline constexpr int64_t kFirstPatience = 16;
+
 struct RunningJob {
   std::unique_ptr<Job> job;
   uint64_t number = 0;  // of the jobs that got a slot, from 1
@@ -57,9 +61,10 @@ struct RunningJob {
   int64_t draft_length = 0;       // of the next draft, at most; 0: it is the first
   std::vector<int32_t> draft;     // of the next step
   DraftCounts drafts;
-  bool follows_step = false;   // `token` was drawn by a step of this slot
-  DraftAcceptance acceptance;  // of the assistant's drafts
-  int64_t undrafted = 0;       // steps without a draft since the last one that had one
+  bool follows_step = false;                       // `token` was drawn by a step of this slot
+  std::optional<DraftAcceptance> acceptance = {};  // of the assistant's drafts; none so far
+  int64_t undrafted = 0;                           // steps since the last one with a draft
+  int64_t patience = kFirstPatience;               // such steps until a draft is tried
 
   [[nodiscard]] bool writes() const { return token || canvases; }
   [[nodiscard]] bool has_read() const { return read == std::ssize(job->prompt); }

@@ -56,6 +56,24 @@ TEST(DraftAcceptance, FollowsWhatWasRight) {
   EXPECT_LT(one.Expected(2) - one.Expected(1), fresh.Expected(2) - fresh.Expected(1));
 }
 
+TEST(DraftAcceptance, OfTheNextAnswerIsBetweenTheUsualAndTheLast) {
+  const double usual = DraftAcceptance().Expected(2);
+  const DraftAcceptance wrong = After(30, 4, 0);
+  const double next = wrong.OfNextAnswer().Expected(2);
+  EXPECT_LT(next, usual);
+  EXPECT_GT(next, wrong.Expected(2));
+  EXPECT_GT(After(30, 4, 4).OfNextAnswer().Expected(2), usual);
+}
+
+TEST(DraftAcceptance, LearnsFastFromTheFirstDrafts) {
+  EXPECT_LT(After(3, 1, 0).Expected(1), 0.4);
+  // Later ones are one tenth each.
+  DraftAcceptance acceptance = After(30, 1, 1);
+  const double before = acceptance.Expected(1);
+  acceptance.Count(1, 0);
+  EXPECT_NEAR(acceptance.Expected(1), 0.9 * before, 1e-9);
+}
+
 TEST(BestDraftLength, MeasuresAStepAloneFirstAndThenAShortDraft) {
   DraftCosts costs;
   EXPECT_EQ(BestDraftLength(costs, {}, 0, 7), 0);
