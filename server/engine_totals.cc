@@ -26,6 +26,10 @@ void AddTotals(EngineStats& sum, const EngineStats& stats) {
   sum.media_misses += stats.media_misses;
   sum.drafted += stats.drafted;
   sum.drafts_accepted += stats.drafts_accepted;
+  for (size_t i = 0; i < stats.drafted_at.size(); ++i) {
+    sum.drafted_at[i] += stats.drafted_at[i];
+    sum.accepted_at[i] += stats.accepted_at[i];
+  }
   sum.constraint_failures += stats.constraint_failures;
   Add(sum.mask_seconds, stats.mask_seconds);
   Add(sum.schema_seconds, stats.schema_seconds);

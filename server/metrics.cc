@@ -153,6 +153,23 @@ void AddSteps(std::string& text, const EngineStats& stats) {
   for (const auto& kind : kinds) AddBuckets(text, "step_rows", kind.label, kind.steps.rows);
 }
 
+// A drafter that does not fit its model shows in the first places.
+void AddDraftPlaces(std::string& text, const EngineStats& stats) {
+  const struct {
+    NamedHelp row;
+    const std::array<uint64_t, kCountedDraftPlaces>& counts;
+  } rows[] = {
+      {{"drafted_tokens_by_place_total", "Guessed tokens by their place in a guess."},
+       stats.drafted_at},
+      {{"draft_accepted_tokens_by_place_total", "Those that the model drew."}, stats.accepted_at}};
+  for (const auto& one : rows) {
+    AddHead(text, "rullama_", one.row, "counter");
+    for (size_t i = 0; i < one.counts.size(); ++i) {
+      text += fmt::format("rullama_{}{{place=\"{}\"}} {}\n", one.row.name, i + 1, one.counts[i]);
+    }
+  }
+}
+
 double ResidentBytes() {
   std::ifstream file("/proc/self/statm");
   double total = 0;
@@ -247,6 +264,7 @@ std::string Metrics::Text(const Gauges& gauges) const {
     AddHead(text, "rullama_", one.row, "counter");
     text += fmt::format("rullama_{} {}\n", one.row.name, one.value);
   }
+  AddDraftPlaces(text, gauges.engine);
   AddHistograms(text, gauges);
   if (gauges.disk) AddDisk(text, *gauges.disk);
   AddSteps(text, gauges.engine);

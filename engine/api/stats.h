@@ -33,6 +33,9 @@ struct StepStats {
   Histogram rows = {};
 };
 
+// Places of a draft whose tokens are counted by themselves.
+inline constexpr size_t kCountedDraftPlaces = 8;
+
 struct EngineStats {
   int64_t slots = 0;
   int64_t slots_busy = 0;    // have a request
@@ -44,13 +47,16 @@ struct EngineStats {
   int64_t largest_snapshot = 0;  // bytes of the largest one so far
   uint64_t prefix_hits = 0;      // prompts of which a part was found
   uint64_t prefix_misses = 0;
-  uint64_t prefix_evictions = 0;     // snapshots that gave way to others
-  int64_t media_bytes = 0;           // of host memory that soft tokens of recent media take
-  int64_t media_entries = 0;         // media whose soft tokens are kept
-  uint64_t media_hits = 0;           // pictures and sounds whose soft tokens were found
-  uint64_t media_misses = 0;         // those that were encoded
-  uint64_t drafted = 0;              // tokens that were guessed in advance
-  uint64_t drafts_accepted = 0;      // of these, those that answers have
+  uint64_t prefix_evictions = 0;  // snapshots that gave way to others
+  int64_t media_bytes = 0;        // of host memory that soft tokens of recent media take
+  int64_t media_entries = 0;      // media whose soft tokens are kept
+  uint64_t media_hits = 0;        // pictures and sounds whose soft tokens were found
+  uint64_t media_misses = 0;      // those that were encoded
+  uint64_t drafted = 0;           // tokens that were guessed in advance
+  uint64_t drafts_accepted = 0;   // of these, those that answers have
+  // The same by the place in their drafts, from the first one on.
+  std::array<uint64_t, kCountedDraftPlaces> drafted_at = {};
+  std::array<uint64_t, kCountedDraftPlaces> accepted_at = {};
   uint64_t constraint_failures = 0;  // answers under a schema that no token could continue
   uint64_t prefix_oversized = 0;     // snapshots that were larger than the limit of all
   bool device_lost = false;          // from now on all requests fail: open the model again
