@@ -323,7 +323,8 @@ DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config) const {
           .lookup = config.lookup,
           .drafter = drafter.get(),
           .assistant = assistant_drafter.get(),
-          .as_pays = assistant && !config.mtp.value_or(false)};
+          .as_pays = assistant && !config.mtp.value_or(false),
+          .min_probability = config.min_probability};
 }
 
 MediaLimits Engine::Impl::MediaLimitsOf(const Request& request, const std::stop_token& stop) const {

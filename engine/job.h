@@ -47,7 +47,8 @@ struct Job {
   std::optional<ThoughtBudget> thoughts = {};  // none: they may have any length
   int32_t top_logprobs = -1;
   int32_t prompt_logprobs = -1;  // as Request::prompt_logprobs; -1 once they were handed out
-  bool drafts = true;            // as Request::drafts
+  std::optional<int64_t> max_draft = {};             // none: as the engine's configuration says
+  std::optional<double> min_draft_probability = {};  // the same
   bool reuse_prefix = true;
   bool reuse_answers = false;                    // as Request::reuse_answers
   uint64_t client = 0;                           // as Request::client

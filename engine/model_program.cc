@@ -185,12 +185,16 @@ Status AddDraftGraphs(const ModelProgramOptions& options, ModelProgram& program)
   const std::vector<std::string> layers = program.layer_outputs;
   DraftGraphs& drafts = program.handles.drafts.emplace();
   for (const int64_t tokens : DraftLengths(options.max_draft)) {
-    RL_ASSIGN_OR_RETURN(ModelGraph parts,
-                        options.assistant->BuildGraph(build, tokens, PlacesOf(options)));
-    RL_ASSIGN_OR_RETURN(const GraphHandle handle,
-                        AddGraph(std::move(parts), DecodeBuckets(options.slots),
-                                 /*extends_past=*/false, program));
-    drafts.lengths.push_back({tokens, handle});
+    DraftGraphs::Length& length = drafts.lengths.emplace_back();
+    length.tokens = tokens;
+    for (const bool judging : {false, true}) {
+      const DraftShape shape{
+          .tokens = tokens, .places = PlacesOf(options), .probabilities = judging};
+      RL_ASSIGN_OR_RETURN(ModelGraph parts, options.assistant->BuildGraph(build, shape));
+      GraphHandle& handle = judging ? length.judging : length.graph;
+      RL_ASSIGN_OR_RETURN(handle, AddGraph(std::move(parts), DecodeBuckets(options.slots),
+                                           /*extends_past=*/false, program));
+    }
   }
   program.layer_outputs = layers;
   return OkStatus();
@@ -294,6 +298,12 @@ const DraftGraphs::Length& DraftGraphs::Of(int64_t tokens) const {
   return found == lengths.end() ? lengths.back() : *found;
 }
 
+bool DraftGraphs::Has(GraphHandle graph) const {
+  return std::ranges::any_of(lengths, [graph](const Length& length) {
+    return length.graph == graph || length.judging == graph;
+  });
+}
+
 std::string ProgramGraphs::UseOf(GraphHandle graph) const {
   constexpr std::array<std::string_view, kRowChainKinds> kAnswers = {
       "greedy answers", "drawn answers", "penalties, biases and JSON schemas",
@@ -303,10 +313,7 @@ std::string ProgramGraphs::UseOf(GraphHandle graph) const {
   if (head) return "embeddings";
   if (!hidden || !logits) return "text";  // not of kBatch
   if (read == graph) return "prompts";
-  if (drafts && std::ranges::find(drafts->lengths, graph, &DraftGraphs::Length::graph) !=
-                    drafts->lengths.end()) {
-    return "drafts";
-  }
+  if (drafts && drafts->Has(graph)) return "drafts";
   if (hidden->graph == graph) return "embeddings";
   if (logits->graph == graph) return "logits of prompts";
   size_t kind = 0;

@@ -52,13 +52,15 @@ struct ModelProgramOptions {
 // The graphs of a model's assistant (draft_names).
 struct DraftGraphs {
   struct Length {
-    int64_t tokens = 0;  // that the graph guesses
+    int64_t tokens = 0;  // that the graphs guess
     GraphHandle graph = {};
+    GraphHandle judging = {};  // also gives draft_names::kProbabilities
   };
   std::vector<Length> lengths = {};  // ascending
 
-  // The graph of the fewest tokens that are at least this many; the longest if there is none.
+  // The graphs of the fewest tokens that are at least this many; the longest if there is none.
   [[nodiscard]] const Length& Of(int64_t tokens) const;
+  [[nodiscard]] bool Has(GraphHandle graph) const;
 
   // A slot keeps what the last norm gave for the rows of a step: that of its last token and those
   // of the longest draft.

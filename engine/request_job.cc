@@ -1,6 +1,7 @@
 #include "engine/request_job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -53,6 +54,11 @@ Status CheckMembers(const Request& request) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "prompt_logprobs is {}, expected -1 (none) to {}", request.prompt_logprobs,
                      kMaxTopLogprobs);
+  }
+  if (std::isnan(request.min_draft_probability) || request.min_draft_probability > 1) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "min_draft_probability is {}, expected a number up to 1",
+                     request.min_draft_probability);
   }
   if (request.prompt_logprobs >= 0 && !request.media.empty()) {
     return MakeError(
@@ -284,8 +290,12 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   job.thoughts = ThoughtBudgetOf(model, request, prompt.chat.opens_thought);
   job.top_logprobs = request.top_logprobs;
   job.prompt_logprobs = request.prompt_logprobs;
+  if (request.max_draft >= 0) job.max_draft = request.max_draft;
   // The rows of a draft are drawn before it is known how long the thought gets.
-  job.drafts = request.drafts && !job.thoughts;
+  if (!request.drafts || job.thoughts) job.max_draft = 0;
+  if (request.min_draft_probability >= 0) {
+    job.min_draft_probability = request.min_draft_probability;
+  }
   const bool scored = request.prompt_logprobs >= 0;
   job.reuse_prefix = request.reuse_prefix && !scored;
   job.client = request.client;

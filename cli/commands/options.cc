@@ -302,6 +302,10 @@ void AddDraftOptions(CLI::App& app, ConfigFlags& flags) {
   AddSetting(app, flags, "--draft-min", "drafts.min", "A guess of fewer tokens is not checked")
       ->option_text("N")
       ->group(kGroup);
+  AddSetting(app, flags, "--draft-p-min", "drafts.min_probability",
+             "The model's own drafter guesses no token that it takes to be less likely")
+      ->option_text("P")
+      ->group(kGroup);
 }
 
 void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags) {

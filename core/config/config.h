@@ -130,6 +130,7 @@ struct DraftsConfig {
   std::optional<bool> mtp;
   int64_t max = 7;  // tokens of a draft
   int64_t min = 0;
+  double min_probability = 0;  // of its tokens, to the assistant
 };
 
 // One number for both kinds of attention layer, or one for each.

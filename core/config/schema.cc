@@ -214,6 +214,9 @@ BlockSpec DraftsSchema() {
              "Most tokens of a guess. How many of the last ones were right decides on fewer.")
       .Field("min", &DraftsConfig::min, IntegerCodec{0, kMaxDraft},
              "A guess of fewer tokens is not checked; at most `max`.")
+      .Field("min_probability", &DraftsConfig::min_probability, RealCodec{0, 1},
+             "A guess of the model's own drafter ends before a token that it takes to be less "
+             "likely than that.")
       .Build();
 }
 

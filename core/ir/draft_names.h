@@ -19,5 +19,8 @@ inline constexpr std::string_view kFrom = "draft.from";    // i32[T]: the place 
 inline constexpr std::string_view kAfter = "draft.after";  // i32[T]: the position after its own
 // Output, i32[T, n]: the tokens that are guessed to follow.
 inline constexpr std::string_view kTokens = "draft.tokens";
+// Output, f32[T, n]: how likely the assistant takes each of them to be. Of graphs that are asked
+// for it.
+inline constexpr std::string_view kProbabilities = "draft.probabilities";
 
 }  // namespace rullama::draft_names

@@ -113,6 +113,11 @@ struct Request {
   bool reuse_answers = false;
   // Check drafts of several tokens at once, if the engine makes any (docs/drafts.md).
   bool drafts = true;
+  // Most tokens of a draft, at most drafts.max; 0: no drafts; negative: drafts.max.
+  int64_t max_draft = -1;
+  // A draft of the model's own drafter ends before a token that it takes to be less likely than
+  // that, at most 1; negative: drafts.min_probability.
+  double min_draft_probability = -1;
   // Draw no token that ends the answer: it continues to `max_tokens` or a full context.
   bool ignore_end = false;
   // The index of this answer among several to one prompt and seed; each has its own random numbers.

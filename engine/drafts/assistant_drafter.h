@@ -23,15 +23,17 @@ class AssistantDrafter {
       : session_(session), graphs_(graphs), end_tokens_(std::move(end_tokens)) {}
 
   // Drafts for the requests that have no draft yet and whose last step is known. A draft ends
-  // before a token that ends the answer. Returns the tokens that were guessed for each of them,
-  // also those that nobody asked for; 0 if no request drafts. Errors: those of Session::Run.
+  // before a token that ends the answer, or that is less likely than the request asks for. Returns
+  // the tokens that were guessed for each of them, also those that nobody asked for; 0 if no
+  // request drafts. Errors: those of Session::Run.
   Result<int64_t> Draft(std::span<DraftRequest> requests);
 
  private:
   // Adds the rows of a step, and finds the graph of at least as many tokens as the longest draft.
   void AddRow(const DraftRequest& request);
-  Status RunStep(int64_t tokens);
-  void Take(std::span<const int32_t> drafted, DraftRequest& request) const;
+  Status RunStep(const DraftGraphs::Length& length, bool judging);
+  // Takes the draft of row `row` of `tokens` tokens.
+  void Take(size_t row, size_t tokens);
 
   Session& session_;
   DraftGraphs graphs_;
@@ -42,6 +44,7 @@ class AssistantDrafter {
   std::vector<int32_t> from_;
   std::vector<int32_t> after_;
   std::vector<int32_t> drafted_;
+  std::vector<float> probabilities_;  // empty: they were not asked for
 };
 
 }  // namespace rullama

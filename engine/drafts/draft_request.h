@@ -14,6 +14,7 @@ struct DraftRequest {
   uint64_t client = 0;
   std::span<const int32_t> tokens = {};  // prompt and answer so far; the last one has no row yet
   int64_t most = 0;                      // tokens to draft
+  double min_probability = 0;            // the draft ends before a less likely token
   RowSampling sampling = {};             // without a mask
   bool follows_step = false;             // the last token was drawn by a step of this slot
   std::vector<int32_t> draft = {};       // the result

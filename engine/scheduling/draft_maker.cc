@@ -49,11 +49,11 @@ int64_t DraftMaker::LengthFor(const RunningJob& running, int64_t others, int64_t
 int64_t DraftMaker::MostFor(int32_t slot, int64_t others) const {
   const RunningJob& running = jobs_.At(slot);
   const Job& job = *running.job;
-  if (!job.drafts) return 0;
+  int64_t most = std::min(options_.drafts.most, job.max_draft.value_or(options_.drafts.most));
   // The row of the last token needs no draft after it.
-  int64_t most = options_.CapacityOf(job) - session_.past(slot) - 1;
+  most = std::min(most, options_.CapacityOf(job) - session_.past(slot) - 1);
   if (job.max_tokens >= 0) most = std::min(most, job.max_tokens - running.drawn - 1);
-  return LengthFor(running, others, std::min(most, options_.drafts.most));
+  return most > 0 ? LengthFor(running, others, most) : 0;
 }
 
 Status DraftMaker::Make(std::span<const int32_t> writing) {
@@ -68,12 +68,15 @@ Status DraftMaker::Make(std::span<const int32_t> writing) {
     const int64_t most = std::min(MostFor(slot, std::ssize(writing) - 1), left / slots_left--);
     if (most < std::max<int64_t>(options_.drafts.least, 1)) continue;
     left -= most;
-    requests_.push_back({.slot = slot,
-                         .client = running.job->client,
-                         .tokens = running.sequence,
-                         .most = most,
-                         .sampling = running.job->sampling,
-                         .follows_step = running.follows_step});
+    const Job& job = *running.job;
+    requests_.push_back(
+        {.slot = slot,
+         .client = job.client,
+         .tokens = running.sequence,
+         .most = most,
+         .min_probability = job.min_draft_probability.value_or(options_.drafts.min_probability),
+         .sampling = job.sampling,
+         .follows_step = running.follows_step});
   }
   RL_RETURN_IF_ERROR(Draft());
   TakeDrafts();

@@ -27,6 +27,7 @@ struct DraftOptions {
   ModelDrafter* drafter = nullptr;        // borrowed; drafts where the lookup finds nothing
   AssistantDrafter* assistant = nullptr;  // borrowed; in place of `drafter`
   bool as_pays = false;                   // drafts of the assistant are as long as pays
+  double min_probability = 0;             // as DraftRequest::min_probability
 };
 
 // The most rows of a decode step of this many slots.

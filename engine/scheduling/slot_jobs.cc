@@ -57,7 +57,7 @@ void SlotJobs::ShowStart(int32_t slot) {
     state = {.task = static_cast<int64_t>(running.number),
              .tokens = contents_.tokens(slot),
              .busy = true,
-             .drafts = running.job->drafts && options_.drafts.most > 0,
+             .drafts = running.job->max_draft != 0 && options_.drafts.most > 0,
              .remaining = RemainingOf(running, std::ssize(running.job->prompt)),
              .seed = running.job->sampling.seed,
              .note = running.job->note};

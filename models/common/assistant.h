@@ -37,6 +37,13 @@ struct AssistantFacts {
 // with ordered embeddings is a warning, and the assistant then computes all tokens.
 enum class AssistantOrigin : uint8_t { kNamed, kFound };
 
+// What a graph of an assistant gives.
+struct DraftShape {
+  int64_t tokens = 0;          // that it guesses for each row
+  int64_t places = 0;          // of draft_names::kHidden
+  bool probabilities = false;  // also draft_names::kProbabilities
+};
+
 class Assistant {
  public:
   Assistant(const Assistant&) = delete;
@@ -47,11 +54,10 @@ class Assistant {
   // Warnings for the user about the file, one sentence each.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // A graph that guesses the next `tokens` tokens of each row (draft_names). `options`: those of
-  // the model's graphs, whose caches it reads. `places`: of draft_names::kHidden. Errors: those of
-  // Model::BuildGraph.
-  [[nodiscard]] virtual Result<ModelGraph> BuildGraph(const BuildOptions& options, int64_t tokens,
-                                                      int64_t places) const = 0;
+  // A graph that guesses the next tokens of each row (draft_names). `options`: those of the model's
+  // graphs, whose caches it reads. Errors: those of Model::BuildGraph.
+  [[nodiscard]] virtual Result<ModelGraph> BuildGraph(const BuildOptions& options,
+                                                      const DraftShape& draft) const = 0;
   // Begins the names of the graph's constants that are tensors of the assistant's file.
   [[nodiscard]] virtual std::string_view tensor_prefix() const = 0;
   // The constants of the graph that are made of tensors of `file`, from which this was read.

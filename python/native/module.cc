@@ -212,6 +212,8 @@ Request RequestOf(const nb::dict& values) {
   request.top_logprobs = FindCount<int32_t>(values, "top_logprobs").value_or(-1);
   request.reuse_prefix = Find<bool>(values, "reuse_prefix").value_or(true);
   request.drafts = Find<bool>(values, "drafts").value_or(true);
+  request.max_draft = Find<int64_t>(values, "max_draft").value_or(-1);
+  request.min_draft_probability = Find<double>(values, "min_draft_probability").value_or(-1);
   SamplingOptions& sampling = request.sampling;
 #define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   sampling.name = Find<Type>(values, #name);

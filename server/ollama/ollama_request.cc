@@ -71,6 +71,7 @@ void ReadOptions(FieldReader& fields, const BodyContext& context, AnswerRequest&
   request.slot = ReadSlot(inner, context.slots);
   const auto predicted = inner.Integer("num_predict", -2);
   if (predicted) request.max_tokens = *predicted < 0 ? context.capacity : *predicted;
+  request.max_draft = inner.Integer("draft_num_predict", 0).value_or(-1);
   if (const auto size = inner.Integer("num_ctx", 1)) {
     request.max_context = std::min(*size, context.capacity);
     if (*size > context.capacity) {

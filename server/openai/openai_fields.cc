@@ -26,6 +26,24 @@ constexpr std::array<std::string_view, 5> kRefused = {"audio", "web_search_optio
 constexpr std::array<std::string_view, 6> kEfforts = {"none",   "minimal", "low",
                                                       "medium", "high",    "xhigh"};
 
+// Members of llama-server have the names "speculative.n_max" and "speculative.p_min".
+void ReadDrafts(FieldReader& fields, Request& request) {
+  const RealRange probabilities = Reals(0, 1);
+  request.max_draft = fields.Integer("speculative.n_max", 0).value_or(-1);
+  request.min_draft_probability = fields.Number("speculative.p_min", probabilities).value_or(-1);
+  const nlohmann::json* members = fields.Object("speculative");
+  if (members == nullptr) return;
+  FieldReader inner(*members, "speculative.");
+  if (const auto most = inner.Integer("max", 0)) request.max_draft = *most;
+  if (const auto least = inner.Number("min_probability", probabilities)) {
+    request.min_draft_probability = *least;
+  }
+  fields.Fail(inner.error());
+  for (const std::string& name : inner.Unknown()) {
+    fields.Fail("unsupported_parameter", name, "is not known, expected max or min_probability");
+  }
+}
+
 }  // namespace
 
 void ReadSettings(FieldReader& fields, const BodyContext& context, Request& request) {
@@ -33,9 +51,10 @@ void ReadSettings(FieldReader& fields, const BodyContext& context, Request& requ
   request.reuse_prefix = fields.Boolean("cache_prompt").value_or(true);
   request.slot = ReadSlot(fields, context.slots);
   request.ignore_end = fields.Boolean("ignore_eos").value_or(false);
+  ReadDrafts(fields, request);
   if (!context.denoises) return;
   IgnoreSampling(fields);
-  fields.Ignore("ignore_eos");
+  for (const char* name : {"ignore_eos", "speculative"}) fields.Ignore(name);
 }
 
 void ReadCommon(FieldReader& fields, const BodyContext& context, Request& request) {

@@ -12,10 +12,10 @@
 
 namespace rullama::server {
 
-// model, stop, logit_bias, cache_prompt, id_slot, ignore_eos, sampling; members that are accepted
-// without effect, and refused ones.
+// model, stop, logit_bias, cache_prompt, id_slot, ignore_eos, speculative, sampling; members that
+// are accepted without effect, and refused ones.
 void ReadCommon(FieldReader& fields, const BodyContext& context, Request& request);
-// Of these: sampling, cache_prompt, id_slot and ignore_eos.
+// Of these: sampling, cache_prompt, id_slot, ignore_eos and speculative.
 void ReadSettings(FieldReader& fields, const BodyContext& context, Request& request);
 // n: 1 to the number of slots, at most 8.
 void ReadCount(FieldReader& fields, const BodyContext& context, AnswerRequest& out);

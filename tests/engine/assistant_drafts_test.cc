@@ -2,14 +2,20 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "core/gguf/gguf.h"
+#include "core/gguf/gguf_writer.h"
 #include "engine/api/engine.h"
 #include "tests/gpu_backends.h"
 
@@ -99,7 +105,7 @@ TEST_P(Pairs, GiveTheGoldenTexts) {
     sum.drafted += answer.drafts.drafted;
     sum.accepted += answer.drafts.accepted;
   }
-  EXPECT_THAT(sum.accepted, Gt(sum.drafted / 3));
+  EXPECT_THAT(sum.accepted, Gt(sum.drafted / 2));
 }
 
 // Longer than the window of 64 tokens, for each length of drafts: rings wrap inside of drafts.
@@ -136,6 +142,9 @@ TEST_P(Pairs, ChangeNoByteBesideOthers) {
   }
   const EngineStats stats = drafting->stats();
   EXPECT_THAT(stats.drafts_accepted, AllOf(Gt(stats.drafted / 3), Lt(stats.drafted)));
+  EXPECT_EQ(std::reduce(stats.drafted_at.begin(), stats.drafted_at.end()), stats.drafted);
+  EXPECT_EQ(std::reduce(stats.accepted_at.begin(), stats.accepted_at.end()), stats.drafts_accepted);
+  EXPECT_GT(stats.accepted_at[0], stats.accepted_at[3]);
 }
 
 class OnGpus : public ::testing::TestWithParam<const char*> {};
@@ -186,6 +195,223 @@ TEST(AssistantDrafts, StopTextsSchemasAndLimitsHold) {
       .max_tokens = 40,
       .sampling = {.temperature = 0.2, .seed = 3}};
   ExpectSame(Answer(*drafting, held), Answer(*plain, held));
+  const Request called{
+      .messages = R"([{"role": "user", "content": "How is the weather in Rome?"}])",
+      .tools = R"([{"type": "function", "function": {"name": "weather", "parameters": {
+          "type": "object", "properties": {"city": {"type": "string", "maxLength": 9}},
+          "required": ["city"]}}}])",
+      .tool_choice = ToolChoice::kRequired,
+      .max_tokens = 40,
+      .sampling = {.temperature = 0.4, .seed = 4}};
+  const Completion call = Answer(*drafting, called);
+  ExpectSame(call, Answer(*plain, called));
+  EXPECT_GT(call.drafts.drafted, 0);
+}
+
+// Each row draws with its own random number, so drafts change no distribution.
+TEST(AssistantDrafts, DrawnTokensAreThoseOfTheSeed) {
+  constexpr int64_t kSeeds = 40;
+  const auto plain = Must(TryOpen(ModelOf("e2b"), {}));
+  const auto drafting = Must(TryOpen(ModelOf("e2b"), DraftsBy(DrafterOf("e2b"))));
+  Request request = Case(Goldens("e2b").at("cases").at(3));
+  request.max_tokens = 12;
+  int64_t accepted = 0;
+  for (int64_t seed = 0; seed < kSeeds; ++seed) {
+    request.sampling = {.temperature = 1, .top_k = seed % 2 == 0 ? 0 : 40, .seed = seed};
+    const Completion answer = Answer(*drafting, request);
+    EXPECT_THAT(answer.ids, ElementsAreArray(Answer(*plain, request).ids)) << seed;
+    accepted += answer.drafts.accepted;
+  }
+  EXPECT_GT(accepted, kSeeds);
+}
+
+// Slots of one step have drafts of different lengths.
+TEST(AssistantDrafts, RequestsLimitTheirLength) {
+  const std::vector<int64_t> limits = {0, 1, 3, -1};
+  const auto slots = static_cast<int>(limits.size());
+  const auto plain = Must(TryOpen(ModelOf("dense"), {}, slots));
+  const auto drafting = Must(TryOpen(ModelOf("dense"), DraftsBy(DrafterOf("dense")), slots));
+  std::vector<Request> requests(limits.size(), Case(Goldens("dense").at("cases").at(2)));
+  std::vector<Generation> running;
+  for (size_t i = 0; i < limits.size(); ++i) {
+    requests[i].max_draft = limits[i];
+    running.push_back(Must(drafting->Submit(requests[i])));
+  }
+  for (size_t i = 0; i < limits.size(); ++i) {
+    const Completion answer = Must(running[i].Wait());
+    ExpectSame(answer, Answer(*plain, requests[i]));
+    EXPECT_EQ(answer.drafts.drafted > 0, limits[i] != 0);
+    const Completion alone = Answer(*drafting, requests[i]);
+    const int64_t steps = std::ssize(alone.ids) - alone.drafts.accepted;
+    EXPECT_LE(alone.drafts.drafted, (limits[i] < 0 ? 4 : limits[i]) * steps);
+  }
+}
+
+// Of tokens that the drafter is surer of, more are right.
+TEST_P(Pairs, EndBeforeUnlikelyTokens) {
+  const auto engine = Must(TryOpen(ModelOf(GetParam()), DraftsBy(DrafterOf(GetParam()))));
+  const json golden = Goldens(GetParam());
+  std::vector<DraftCounts> counts;
+  for (const double least : {0.0, 0.3, 0.8}) {
+    DraftCounts& sum = counts.emplace_back();
+    for (const json& item : golden.at("cases")) {
+      Request request = WholeCase(item);
+      request.min_draft_probability = least;
+      const Completion answer = Answer(*engine, request);
+      EXPECT_THAT(answer.ids, ElementsAreArray(GoldenAnswer(golden, item)));
+      sum.drafted += answer.drafts.drafted;
+      sum.accepted += answer.drafts.accepted;
+    }
+  }
+  const auto share = [](const DraftCounts& sum) {
+    return static_cast<double>(sum.accepted) / static_cast<double>(sum.drafted);
+  };
+  EXPECT_LT(share(counts[0]), share(counts[1]));
+  EXPECT_LT(share(counts[1]), share(counts[2]));
+  EXPECT_GT(share(counts[2]), 0.85);
+  EXPECT_GT(counts[2].drafted, 0);
+  EXPECT_LT(counts[2].drafted, counts[1].drafted);
+}
+
+// A draft never starts from what another request left.
+TEST(AssistantDrafts, AreTheSameAfterAPromptThatWasFound) {
+  std::vector<Setting> settings = DraftsBy(DrafterOf("e2b"));
+  settings.push_back({"context.prefill_chunk", "32"});
+  const auto engine = Must(TryOpen(ModelOf("e2b"), settings, 2));
+  const json cases = Goldens("e2b").at("cases");
+  const Request request = Case(cases.at(2));
+  const Completion first = Answer(*engine, request);
+  Answer(*engine, Case(cases.at(6)));
+  const Completion again = Answer(*engine, request);
+  EXPECT_GT(again.cached_tokens, 0);
+  ExpectSame(again, first);
+  EXPECT_EQ(again.drafts.drafted, first.drafts.drafted);
+  EXPECT_EQ(again.drafts.accepted, first.drafts.accepted);
+}
+
+enum class Weights : uint8_t { kKept, kShuffled, kNotNumbers };
+
+// How another converter writes a drafter.
+struct Dialect {
+  std::string architecture;
+  std::string width_key;
+  std::map<std::string, std::string> tensors;  // new names of those that have others
+  bool inverse_ordering = false;               // which cluster a token is in
+  Weights weights = Weights::kKept;
+};
+
+std::vector<Dialect> Dialects() {
+  return {{.architecture = "gemma4_assistant",
+           .width_key = "n_embd_backbone",
+           .tensors = {{"nextn.pre_projection.weight", "mtp.pre_projection.weight"},
+                       {"nextn.post_projection.weight", "mtp.post_projection.weight"},
+                       {"masked_embd_centroids.weight", "mtp.centroids.weight"},
+                       {"masked_embd_ordering", "mtp.token_ordering.weight"}}},
+          {.architecture = "gemma4_mtp",
+           .width_key = "backbone_embedding_length",
+           .tensors = {{"nextn.pre_projection.weight", "mtp_pre_proj.weight"},
+                       {"nextn.post_projection.weight", "mtp_post_proj.weight"},
+                       {"masked_embd_centroids.weight", "mtp_centroids.weight"},
+                       {"masked_embd_ordering", "mtp_token_ordering.weight"},
+                       {"rope_freqs.weight", ""}},
+           .inverse_ordering = true}};
+}
+
+std::vector<std::byte> Converted(const TensorInfo& tensor, std::span<const std::byte> data,
+                                 const Dialect& dialect) {
+  std::vector<std::byte> bytes(data.begin(), data.end());
+  if (tensor.rank > 1 && dialect.weights != Weights::kKept) {
+    std::vector<uint16_t> numbers(bytes.size() / sizeof(uint16_t));  // f16
+    std::memcpy(numbers.data(), bytes.data(), bytes.size());
+    std::ranges::reverse(numbers);
+    if (dialect.weights == Weights::kNotNumbers) std::ranges::fill(numbers, uint16_t{0x7E00});
+    std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  }
+  if (!dialect.inverse_ordering || tensor.name != "masked_embd_ordering") return bytes;
+  constexpr size_t kCluster = 32;  // tokens
+  std::vector<int32_t> tokens(bytes.size() / sizeof(int32_t));
+  std::memcpy(tokens.data(), bytes.data(), bytes.size());
+  std::vector<int32_t> clusters(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    clusters[static_cast<size_t>(tokens[i])] = static_cast<int32_t>(i / kCluster);
+  }
+  std::memcpy(bytes.data(), clusters.data(), bytes.size());
+  return bytes;
+}
+
+void WriteIn(const Dialect& dialect, const std::string& from, const fs::path& to) {
+  const GgufFile file = Must(GgufFile::Open(from));
+  const std::string own = "gemma4-assistant";
+  GgufWriter writer;
+  for (const GgufEntry& entry : file.metadata()) {
+    std::string key(entry.key);
+    if (key == own + ".embedding_length_out") key = own + "." + dialect.width_key;
+    if (key.starts_with(own)) key.replace(0, own.size(), dialect.architecture);
+    ASSERT_TRUE(writer.SetRaw(key, entry.value)) << key;
+  }
+  ASSERT_TRUE(writer.Set("general.architecture", dialect.architecture));
+  std::vector<const TensorInfo*> written;
+  for (const TensorInfo& tensor : file.tensors()) {
+    const auto other = dialect.tensors.find(std::string(tensor.name));
+    const std::string name =
+        other == dialect.tensors.end() ? std::string(tensor.name) : other->second;
+    if (name.empty()) continue;
+    ASSERT_TRUE(writer.AddTensor(name, tensor.dtype, std::span(tensor.dims).first(tensor.rank)));
+    written.push_back(&tensor);
+  }
+  GgufOutput output = Must(writer.Begin(to));
+  for (const TensorInfo* tensor : written) {
+    ASSERT_TRUE(output.Append(Converted(*tensor, file.data(*tensor), dialect)));
+  }
+  ASSERT_TRUE(output.Finish());
+}
+
+TEST(AssistantDrafts, AreTheSameInAllDialects) {
+  const json cases = Goldens("e2b").at("cases");
+  const auto counts = [&cases](const std::string& drafter) {
+    const auto engine = Must(TryOpen(ModelOf("e2b"), DraftsBy(drafter)));
+    std::vector<std::pair<int64_t, int64_t>> found;
+    for (const json& item : cases) {
+      const DraftCounts drafts = Answer(*engine, Case(item)).drafts;
+      found.emplace_back(drafts.drafted, drafts.accepted);
+    }
+    return found;
+  };
+  const auto expected = counts(DrafterOf("e2b"));
+  for (const Dialect& dialect : Dialects()) {
+    const fs::path path = fs::path(::testing::TempDir()) / (dialect.architecture + ".gguf");
+    ASSERT_NO_FATAL_FAILURE(WriteIn(dialect, DrafterOf("e2b"), path));
+    EXPECT_THAT(counts(path.string()), ElementsAreArray(expected)) << dialect.architecture;
+    fs::remove(path);
+  }
+}
+
+// The drafts of all cases by a drafter with such weights, whose answers are the right ones.
+DraftCounts CountsWith(Weights weights, const std::string& pair) {
+  const fs::path path = fs::path(::testing::TempDir()) / (pair + "_untrained.gguf");
+  const Dialect own{.architecture = "gemma4-assistant",
+                    .width_key = "embedding_length_out",
+                    .tensors = {},
+                    .weights = weights};
+  WriteIn(own, DrafterOf(pair), path);
+  const auto engine = Must(TryOpen(ModelOf(pair), DraftsBy(path.string())));
+  const json golden = Goldens(pair);
+  DraftCounts sum;
+  for (const json& item : golden.at("cases")) {
+    const Completion answer = Answer(*engine, WholeCase(item));
+    EXPECT_THAT(answer.ids, ElementsAreArray(GoldenAnswer(golden, item)));
+    sum.drafted += answer.drafts.drafted;
+    sum.accepted += answer.drafts.accepted;
+  }
+  fs::remove(path);
+  return sum;
+}
+
+TEST_P(Pairs, UntrainedDraftersChangeNoByte) {
+  const DraftCounts shuffled = CountsWith(Weights::kShuffled, GetParam());
+  EXPECT_GT(shuffled.drafted, 100);
+  EXPECT_LT(shuffled.accepted, shuffled.drafted / 20);
+  CountsWith(Weights::kNotNumbers, GetParam());
 }
 
 TEST(AssistantDrafts, AreFoundNextToTheModelAndAsLongAsTheyPay) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/answer_format.h"
 #include "server/api_keys.h"
@@ -89,6 +90,10 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
+    {R"("speculative": 4)", "invalid_type", "speculative"},
+    {R"("speculative": {"max": -1})", "invalid_value", "speculative.max"},
+    {R"("speculative": {"min_probability": 2})", "invalid_value", "speculative.min_probability"},
+    {R"("speculative": {"p_min": 0.5})", "unsupported_parameter", "speculative.p_min"},
     {R"("temperature": 0)", "ok", ""},
     {R"("temperature": 100)", "ok", ""},
     {R"("temperature": 100.1)", "invalid_value", "temperature"},
@@ -263,6 +268,21 @@ TEST(ChatRequestTest, ValuesReachTheEngine) {
   EXPECT_EQ(prompt.thinking, true);
   EXPECT_FALSE(prompt.reuse_prefix);
   EXPECT_THAT(request->ignored, ElementsAre("odd"));
+}
+
+TEST(ChatRequestTest, DraftsAreLimited) {
+  const auto limits = [](const std::string& members) {
+    const auto request = ReadChat(members);
+    EXPECT_TRUE(request) << members;
+    const Request& prompt = request->prompts.front();
+    return std::pair(prompt.max_draft, prompt.min_draft_probability);
+  };
+  EXPECT_EQ(limits(R"("n": 1)"), std::pair(int64_t{-1}, -1.0));
+  EXPECT_EQ(limits(R"("speculative": {"max": 0})"), std::pair(int64_t{0}, -1.0));
+  EXPECT_EQ(limits(R"("speculative": {"max": 4, "min_probability": 0.5})"),
+            std::pair(int64_t{4}, 0.5));
+  EXPECT_EQ(limits(R"("speculative.n_max": 3, "speculative.p_min": 0.25)"),
+            std::pair(int64_t{3}, 0.25));
 }
 
 TEST(ChatRequestTest, FormsOfTheOutputReachTheEngineInTheOrderOfTheBody) {
@@ -492,13 +512,14 @@ TEST(OllamaRequestTest, OptionsReachTheEngine) {
   const auto request =
       ReadOllamaChat(*ParseBody(R"({"model": "m", "messages": [{"role": "user", "content": "Hi"}],
                      "options": {"temperature": 0.5, "num_predict": 9, "num_ctx": 1000,
-                                 "num_gpu": 1}, "keep_alive": "5m", "think": "high"})"),
+                                 "draft_num_predict": 2, "num_gpu": 1}, "keep_alive": "5m", "think": "high"})"),
                      kContext);
   ASSERT_TRUE(request) << request.error().message;
   const Request& prompt = request->answer.prompts.front();
   EXPECT_EQ(prompt.sampling.temperature, 0.5);
   EXPECT_EQ(prompt.max_tokens, 9);
   EXPECT_EQ(prompt.max_context, 256);
+  EXPECT_EQ(prompt.max_draft, 2);
   EXPECT_EQ(prompt.thinking, true);
   EXPECT_TRUE(request->answer.stream);
   EXPECT_EQ(request->keep_alive, std::chrono::minutes(5));

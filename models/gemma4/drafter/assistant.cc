@@ -30,9 +30,9 @@ class Gemma4Assistant final : public Assistant {
     weights_.PrefixTensors(kDrafterPrefix);
   }
 
-  [[nodiscard]] Result<ModelGraph> BuildGraph(const BuildOptions& options, int64_t tokens,
-                                              int64_t places) const override {
-    return BuildDraftGraph({config_, weights_, target_, target_weights_}, options, tokens, places);
+  [[nodiscard]] Result<ModelGraph> BuildGraph(const BuildOptions& options,
+                                              const DraftShape& draft) const override {
+    return BuildDraftGraph({config_, weights_, target_, target_weights_}, options, draft);
   }
 
   [[nodiscard]] std::string_view tensor_prefix() const override { return kDrafterPrefix; }

@@ -25,29 +25,49 @@ class DraftBuilder {
         drafter_(parts.weights, options, model),
         target_(parts.target_weights, options, model) {}
 
-  void Build(int64_t tokens, int64_t places) {
+  void Build(const DraftShape& draft) {
     GraphBuilder& b = builder();
-    AddInputs(places);
+    AddInputs(draft.places);
     Step step{.token = model_.tokens, .hidden = FirstHidden()};
     ValueId drafted = kNoValue;
-    for (int64_t i = 0; i < tokens; ++i) {
+    ValueId probabilities = kNoValue;
+    for (int64_t i = 0; i < draft.tokens; ++i) {
       b.NameOps(fmt::format("draft.{}.", i));
       step = Draft(step);
-      const ValueId column = b.Add(ops::ReshapeTo(step.token, {1}), "token.column");
-      drafted =
-          i == 0 ? column : b.Add(ops::Concat{.a = drafted, .b = column, .axis = 1}, "tokens");
+      drafted = Join(drafted, b.Add(ops::ReshapeTo(step.token, {1}), "token.column"), "tokens");
+      if (!draft.probabilities) continue;
+      probabilities = Join(probabilities, BestProbability(step.scores), "probabilities");
     }
     b.NameOps("");
     b.Output(draft_names::kTokens, drafted, RowDemand::kAll);
+    if (draft.probabilities) {
+      b.Output(draft_names::kProbabilities, probabilities, RowDemand::kAll);
+    }
   }
 
  private:
   struct Step {
     ValueId token = kNoValue;   // i32[T]
     ValueId hidden = kNoValue;  // f32[T, width of the model]
+    ValueId scores = kNoValue;  // f32[T, candidates], of which the token has the best
+  };
+  struct Choice {
+    ValueId token = kNoValue;
+    ValueId scores = kNoValue;
   };
 
   GraphBuilder& builder() { return model_.builder; }
+
+  ValueId Join(ValueId columns, ValueId column, std::string_view name) {
+    if (columns == kNoValue) return column;
+    return builder().Add(ops::Concat{.a = columns, .b = column, .axis = 1}, name);
+  }
+
+  ValueId BestProbability(ValueId scores) {
+    GraphBuilder& b = builder();
+    const ValueId all = b.Add(ops::Softmax{scores}, "head.probabilities");
+    return b.Add(ops::Reduce{.x = all, .fn = RL_REDUCE_MAX}, "probability");
+  }
 
   void AddInputs(int64_t places) {
     GraphBuilder& b = builder();
@@ -80,8 +100,8 @@ class DraftBuilder {
             .x = x, .weight = drafter_.Weight("output_norm.weight"), .eps = network_.rms_eps},
         "output.norm");
     const ValueId next = b.Add(ops::Linear(y, drafter_.Weight(kPostProjection)), "draft.next");
-    return {.token = parts_.config.ordered ? OrderedHeadToken(y) : DenseHeadToken(y),
-            .hidden = next};
+    const Choice choice = parts_.config.ordered ? ChooseOfClusters(y) : ChooseOfAll(y);
+    return {.token = choice.token, .hidden = next, .scores = choice.scores};
   }
 
   ValueId Layer(int64_t index, ValueId hidden) {
@@ -168,19 +188,19 @@ class DraftBuilder {
                               std::span<const float>(network_.rope_factors));
   }
 
-  ValueId DenseHeadToken(ValueId y) {
+  Choice ChooseOfAll(ValueId y) {
     GraphBuilder& b = builder();
     ValueId weight = drafter_.OptionalWeight("output.weight");
     if (weight == kNoValue) weight = drafter_.Weight("token_embd.weight");
     const bool cap = network_.final_softcap > 0;
     ValueId logits = b.Add(ops::Linear(y, weight), cap ? "output.project" : "logits");
     if (cap) logits = b.Add(ops::Softcap{.x = logits, .cap = network_.final_softcap}, "logits");
-    return b.Add(ops::ArgMax{logits}, "token");
+    return {.token = b.Add(ops::ArgMax{logits}, "token"), .scores = logits};
   }
 
   // The clusters whose centroids score best, then the best token of these: the best cluster, its
   // scores once more, and the best of them. A soft-cap would not change which is best.
-  ValueId OrderedHeadToken(ValueId y) {
+  Choice ChooseOfClusters(ValueId y) {
     GraphBuilder& b = builder();
     const OrderedHead& head = *parts_.config.ordered;
     const int64_t size = head.cluster_size();
@@ -201,7 +221,13 @@ class DraftBuilder {
         b.Add(ops::ArgMax{b.Add(ops::ReshapeTo(own, {size}), "head.own.flat")}, "head.member");
     const ValueId tokens =
         b.Add(ops::GatherRows{.table = clustered_tokens_, .ids = cluster}, "head.tokens");
-    return b.Add(ops::GatherLast{.x = tokens, .index = member}, "token");
+    return {.token = b.Add(ops::GatherLast{.x = tokens, .index = member}, "token"),
+            .scores = Capped(b.Add(ops::ReshapeTo(scores, {head.chosen * size}), "head.flat"))};
+  }
+
+  ValueId Capped(ValueId scores) {
+    if (network_.final_softcap <= 0) return scores;
+    return builder().Add(ops::Softcap{.x = scores, .cap = network_.final_softcap}, "head.capped");
   }
 
   ValueId ClusteredHead() {
@@ -232,11 +258,12 @@ class DraftBuilder {
 }  // namespace
 
 Result<ModelGraph> BuildDraftGraph(const DraftGraphParts& parts, const BuildOptions& options,
-                                   int64_t tokens, int64_t places) {
+                                   const DraftShape& draft) {
   const GraphLimits limits{.context_length = parts.target.context_length};
-  RL_ASSIGN_OR_RETURN(ModelGraph model,
-                      BeginModelGraph(fmt::format("gemma4.draft.{}", tokens), limits, options));
-  DraftBuilder(parts, options, model).Build(tokens, places);
+  RL_ASSIGN_OR_RETURN(
+      ModelGraph model,
+      BeginModelGraph(fmt::format("gemma4.draft.{}", draft.tokens), limits, options));
+  DraftBuilder(parts, options, model).Build(draft);
   return model;
 }
 

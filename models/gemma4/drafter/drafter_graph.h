@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "models/common/assistant.h"
 #include "models/common/graph/tensor_table.h"
 #include "models/common/model_graph.h"
 #include "models/gemma4/drafter/drafter_file.h"
@@ -37,9 +38,8 @@ struct DraftGraphParts {
   const ModelWeights& target_weights;
 };
 
-// A graph that guesses `tokens` tokens for each row. `options`: those of the model's graphs.
-// `places`: of draft_names::kHidden. Errors: those of BuildModel.
+// As Assistant::BuildGraph. Errors: those of BuildModel.
 Result<ModelGraph> BuildDraftGraph(const DraftGraphParts& parts, const BuildOptions& options,
-                                   int64_t tokens, int64_t places);
+                                   const DraftShape& draft);
 
 }  // namespace rullama::gemma4
