@@ -178,7 +178,8 @@ struct RULLAMA_LOCAL Engine::Impl {
                                                               std::string_view owner);
   // Error slot.mismatch.
   Status CheckFingerprints(const StoredSlot& stored);
-  [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
+  [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config,
+                                      std::optional<double> acceptance) const;
   // Compiles what requests can need, as far as the configuration or else the setup asks for it.
   Status WarmUpFor(const EngineSetup& setup);
   [[nodiscard]] MediaLimits MediaLimitsOf(const Request& request,
@@ -225,7 +226,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                               .observer = setup.hooks.observer};
   if (denoises) {
     WarnOfIdleDrafts(model.config(), notices);
-  } else {
+  } else if (!model.facts().encodes()) {
     RL_RETURN_IF_ERROR(OpenDrafters(model, setup.hooks, notices, options));
   }
   RL_ASSIGN_OR_RETURN(session, ModelSession::Open(std::move(model), options, setup.hooks, notices));
@@ -256,25 +257,25 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
     hashing_ = std::async(std::launch::async,
                           [this] { static_cast<void>(OwnerOf({}, std::string_view())); });
   }
-  runner =
-      std::make_unique<Scheduler>(session->session(),
-                                  SchedulerOptions{.graphs = session->graphs(),
-                                                   .slots = slots,
-                                                   .capacity = info.capacity,
-                                                   .vocabulary = info.vocabulary,
-                                                   .chunk = info.chunk,
-                                                   .prefix_bytes = prefix_bytes,
-                                                   .media_bytes = media_bytes,
-                                                   .drafts = DraftsOf(session->config().drafts),
-                                                   .canvas = CanvasesOf(*session),
-                                                   .end_tokens = EndTokens(session->tokenizer()),
-                                                   .encoder = &session->media(),
-                                                   .whole_pictures = facts.media.whole_pictures,
-                                                   .warn = WarnerOf(setup.hooks),
-                                                   .cancelled = setup.hooks.cancelled,
-                                                   .snapshots = snapshots,
-                                                   .observer = setup.hooks.observer},
-                                  wakeup);
+  runner = std::make_unique<Scheduler>(
+      session->session(),
+      SchedulerOptions{.graphs = session->graphs(),
+                       .slots = slots,
+                       .capacity = info.capacity,
+                       .vocabulary = info.vocabulary,
+                       .chunk = info.chunk,
+                       .prefix_bytes = prefix_bytes,
+                       .media_bytes = media_bytes,
+                       .drafts = DraftsOf(session->config().drafts, setup.draft_acceptance),
+                       .canvas = CanvasesOf(*session),
+                       .end_tokens = EndTokens(session->tokenizer()),
+                       .encoder = &session->media(),
+                       .whole_pictures = facts.media.whole_pictures,
+                       .warn = WarnerOf(setup.hooks),
+                       .cancelled = setup.hooks.cancelled,
+                       .snapshots = snapshots,
+                       .observer = setup.hooks.observer},
+      wakeup);
   return OkStatus();
 }
 
@@ -316,7 +317,8 @@ Status Engine::Impl::OpenDrafters(const LoadedModel& model, const HostHooks& hoo
   return OkStatus();
 }
 
-DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config) const {
+DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config,
+                                    std::optional<double> acceptance) const {
   if (!config.lookup && !drafter && !assistant) return {};
   return {.most = config.max,
           .least = config.min,
@@ -324,7 +326,8 @@ DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config) const {
           .drafter = drafter.get(),
           .assistant = assistant_drafter.get(),
           .as_pays = assistant && !config.mtp.value_or(false),
-          .min_probability = config.min_probability};
+          .min_probability = config.min_probability,
+          .acceptance = acceptance};
 }
 
 MediaLimits Engine::Impl::MediaLimitsOf(const Request& request, const std::stop_token& stop) const {

@@ -25,6 +25,9 @@ struct EngineSetup {
   WarmUp warm_up = WarmUp::kOff;  // unless the configuration says otherwise (backend.warm_up)
   // Ends the warm-up with run.cancelled once it is set; null: nothing does.
   std::shared_ptr<const std::atomic<bool>> stop_warm_up = {};
+  // Of benchmarks: a token of a draft counts as right with this probability, whatever the model
+  // draws. The text makes no sense then.
+  std::optional<double> draft_acceptance = {};
 };
 
 struct RULLAMA_LOCAL EngineAccess {

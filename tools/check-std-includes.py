@@ -40,7 +40,7 @@ csignal: raise signal
 cstddef: byte ptrdiff_t size_t to_integer
 cstdint: int32_t int64_t uint32_t uint64_t uint8_t
 cstdio: fclose fflush fprintf fputs puts rename setvbuf size_t snprintf sscanf
-cstdlib: _Exit abort abs aligned_alloc atexit calloc exit free getenv strtoll strtoull
+cstdlib: _Exit abort abs aligned_alloc atexit calloc exit free getenv strtod strtoll strtoull
 cstring: memchr memcmp memcpy memmove memset size_t strcmp strerror
 ctime: time time_t
 deque: begin deque end erase erase_if size ssize
@@ -68,7 +68,7 @@ numeric: accumulate iota partial_sum reduce
 optional: make_optional nullopt optional
 ostream: flush
 queue: priority_queue
-random: minstd_rand mt19937 mt19937_64 normal_distribution random_device uniform_int_distribution
+random: bernoulli_distribution minstd_rand mt19937 mt19937_64 normal_distribution random_device uniform_int_distribution
   uniform_real_distribution
 ranges: ranges
 ratio: micro milli nano

@@ -28,6 +28,7 @@ struct DraftOptions {
   AssistantDrafter* assistant = nullptr;  // borrowed; in place of `drafter`
   bool as_pays = false;                   // drafts of the assistant are as long as pays
   double min_probability = 0;             // as DraftRequest::min_probability
+  std::optional<double> acceptance = {};  // as EngineSetup::draft_acceptance
 };
 
 // The most rows of a decode step of this many slots.

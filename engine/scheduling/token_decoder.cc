@@ -21,7 +21,8 @@ TokenDecoder::TokenDecoder(Session& session, const SchedulerOptions& options,
       contents_(contents),
       jobs_(jobs),
       counters_(counters),
-      drafts_(session, options, jobs, counters) {
+      drafts_(session, options, jobs, counters),
+      acceptance_(options.drafts.acceptance) {
   const size_t lanes = session.lanes();
   for (size_t lane = 0; lane < std::max<size_t>(lanes, 1); ++lane) {
     groups_.emplace_back(session, options.graphs, options.vocabulary,
@@ -114,10 +115,18 @@ Status TokenDecoder::AddRows(Group& group, int32_t slot) {
   return OkStatus();
 }
 
+CheckedDraft TokenDecoder::WithChance(CheckedDraft checked) {
+  if (!acceptance_) return checked;
+  checked.accepted = 0;
+  std::bernoulli_distribution is_right(*acceptance_);
+  while (checked.accepted < checked.drafted && is_right(random_)) ++checked.accepted;
+  return checked;
+}
+
 size_t TokenDecoder::TakeRows(std::span<const RowRequest> rows, size_t first,
                               std::span<const RowResult> results) {
   const int32_t slot = rows[first].slot;
-  const CheckedDraft checked = CheckDraft(rows, first, results);
+  const CheckedDraft checked = WithChance(CheckDraft(rows, first, results));
   // The position after the first row.
   const auto past = session_.past(slot) - static_cast<int32_t>(checked.drafted);
   jobs_.At(slot).follows_step = true;
@@ -132,7 +141,9 @@ size_t TokenDecoder::TakeRows(std::span<const RowRequest> rows, size_t first,
   for (int32_t i = 0; i <= checked.accepted && jobs_.Find(slot) != nullptr; ++i) {
     const size_t row = first + static_cast<size_t>(i);
     contents_.AppendDrawn(slot, rows[row].token);
-    jobs_.TakeToken(slot, past + i, results[row]);
+    const bool by_chance = acceptance_ && i < checked.accepted;
+    jobs_.TakeToken(slot, past + i,
+                    by_chance ? RowResult{.token = rows[row + 1].token} : results[row]);
     // The answer may end before tokens that the model would draw.
     if (jobs_.Find(slot) == nullptr) (void)keep(past + i);
   }

@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,14 @@
 #include "engine/scheduling/slot_jobs.h"
 
 namespace rullama {
+
+// The rows of one slot in a step, and what they say: the row of its last token, and one for each
+// token of its draft.
+struct CheckedDraft {
+  size_t end = 0;        // the row after those of the slot
+  int64_t drafted = 0;   // tokens of the draft
+  int64_t accepted = 0;  // of these, the first ones that the model draws, too
+};
 
 class TokenDecoder {
  public:
@@ -62,6 +72,8 @@ class TokenDecoder {
   void ChooseSlots(Group& group) const;
   // Adds the rows of a slot to the step. Errors: those of SlotJobs::SamplingOf().
   Status AddRows(Group& group, int32_t slot);
+  // Counts as many tokens of a draft as right as chance decides.
+  [[nodiscard]] CheckedDraft WithChance(CheckedDraft checked);
   // Takes the results of a slot's rows, of which `first` is the first. Returns the row after them.
   size_t TakeRows(std::span<const RowRequest> rows, size_t first,
                   std::span<const RowResult> results);
@@ -71,18 +83,13 @@ class TokenDecoder {
   SlotJobs& jobs_;
   EngineCounters& counters_;
   DraftMaker drafts_;
+  const std::optional<double> acceptance_;  // as EngineSetup::draft_acceptance
+  std::mt19937 random_;                     // with it
   std::deque<Group> groups_;
   std::deque<Group*> started_;  // in the order in which they were started
   uint64_t steps_ = 0;          // that were started
 };
 
-// The rows of one slot in a step, and what they say: the row of its last token, and one for each
-// token of its draft.
-struct CheckedDraft {
-  size_t end = 0;        // the row after those of the slot
-  int64_t drafted = 0;   // tokens of the draft
-  int64_t accepted = 0;  // of these, the first ones that the model draws, too
-};
 // `first`: the first row of the slot. Pure function.
 [[nodiscard]] CheckedDraft CheckDraft(std::span<const RowRequest> rows, size_t first,
                                       std::span<const RowResult> results);
