@@ -6,6 +6,7 @@ metadata value or a field of a tensor replaced. A seed decides all of them. Chec
 character reaches the terminal. Exits with 1 if a check failed; the files concerned are kept.
 
   tests/mutations/mutate.py --program build/release/bin/rullama --count 3000
+  tests/mutations/mutate.py --program ... --drafter tiny-mtp.gguf tiny.gguf
 """
 import argparse
 import collections
@@ -157,8 +158,13 @@ class Model:
         return f"text at {at} = {new!r}"
 
 
-def commands(index, path, ids, out):
+def commands(index, path, ids, out, target):
     yield "inspect", ["inspect", path]
+    if target:
+        if index % 3 == 0:
+            yield "drafts", ["-m", target, "--draft", path, "--draft-mtp", "true", "--raw",
+                             "-p", "The", "-n", "8", "--backend", "cpu"]
+        return
     if index % 3 == 0:
         yield "logits", ["logits", "-m", path, "--tokens-file", ids, "--out", out]
     if index % 6 == 1:
@@ -216,8 +222,11 @@ def main():
     parser.add_argument("--memory-mib", type=int, default=4096,
                         help="limit of the address space; 0: none, for sanitizers")
     parser.add_argument("--keep", default="", help="folder for files that failed a check")
+    parser.add_argument("--drafter", nargs=2, metavar=("DRAFTER", "MODEL"), default=(None, None),
+                        help="damage this drafter, and let it guess for its model")
     options = parser.parse_args()
-    models = [Model(path) for path in MODELS]
+    drafter, target = options.drafter
+    models = [Model(path) for path in ([drafter] if drafter else MODELS)]
     lock = threading.Lock()
     codes = collections.Counter()
     failed, slowest = [], (0.0, "")
@@ -236,7 +245,8 @@ def main():
             data, done = models[index % len(models)].mutate(rng)
             with open(path, "wb") as file:
                 file.write(data)
-            for name, words in commands(index // len(models), path, os.path.join(folder, "ids"), out):
+            for name, words in commands(index // len(models), path, os.path.join(folder, "ids"), out,
+                                        target):
                 code, stdout, stderr, seconds = run(options, words)
                 wrong = faults(code, stdout, stderr)
                 with lock:
