@@ -66,6 +66,10 @@ void AddDraws(const ProgramGraphs& graphs, const RowChainOptions& usual, int64_t
       steps.ReadAndDraw(other, steps.BucketsOf(other).back());
     }
   }
+  if (!graphs.drafts) return;
+  for (const DraftGraphs::Length& length : graphs.drafts->lengths) {
+    steps.OfAllSizes(length.graph, DemandMode::kAllRows);
+  }
 }
 
 }  // namespace
