@@ -508,6 +508,31 @@ TEST(ChatRequestTest, MinusOneIsNoLimit) {
   EXPECT_EQ(ollama->answer.prompts.front().sampling.top_k, 0);
 }
 
+TEST(ChatRequestTest, ASlotCanBeAskedFor) {
+  EXPECT_EQ(ReadChat(R"("id_slot": 3)")->prompts.front().slot, 3);
+  EXPECT_EQ(ReadChat(R"("id_slot": -1)")->prompts.front().slot, -1);
+  EXPECT_EQ(ReadChat(R"("n": 1)")->prompts.front().slot, -1);
+  for (const char* wrong : {"4", "-2", R"("1")", "1.5", "true"}) {
+    const auto request = ReadChat(R"("id_slot": )" + std::string(wrong));
+    ASSERT_FALSE(request) << wrong;
+    EXPECT_EQ(request.error().param, "id_slot") << wrong;
+  }
+  const auto responses =
+      ReadResponsesRequest(*ParseBody(R"({"input": "a", "id_slot": 2})"), kContext);
+  ASSERT_TRUE(responses);
+  EXPECT_EQ(responses->answer.prompts.front().slot, 2);
+  EXPECT_EQ(ReadTextRequest(*ParseBody(R"({"prompt": "a", "id_slot": 2})"), kContext)
+                ->prompts.front()
+                .slot,
+            2);
+  EXPECT_EQ(ReadOllamaGenerate(*ParseBody(R"({"model": "m", "prompt": "a",
+                                             "options": {"id_slot": 2}})"),
+                               kContext)
+                ->answer.prompts.front()
+                .slot,
+            2);
+}
+
 TEST(OllamaRequestTest, OptionsReachTheEngine) {
   const auto request =
       ReadOllamaChat(*ParseBody(R"({"model": "m", "messages": [{"role": "user", "content": "Hi"}],
@@ -611,6 +636,21 @@ TEST(ApiKeysTest, KeysHaveNamesAndNumbers) {
   EXPECT_FALSE(keys.Find("sk-1234567"));
   EXPECT_FALSE(keys.Find(""));
   EXPECT_EQ(keys.AddLines("short", "keys").error().id, "server.api_key");
+}
+
+// Names of clients in files are the same after a restart, and in whatever order the keys are.
+TEST(ApiKeysTest, LastingNamesStayTheSame) {
+  ApiKeys keys(std::string(64, 's'));
+  ASSERT_TRUE(keys.AddLines("ann:sk-12345678\nsk-abcdefgh", "keys"));
+  ApiKeys later(std::string(64, 's'));
+  ASSERT_TRUE(later.AddLines("sk-ijklmnop\nsk-abcdefgh\nann:sk-87654321", "keys"));
+  const auto lasting = [](const ApiKeys& of, const char* key) { return of.Find(key)->lasting; };
+  EXPECT_EQ(lasting(keys, "sk-12345678"), lasting(later, "sk-87654321")) << "the same name";
+  EXPECT_EQ(lasting(keys, "sk-abcdefgh"), lasting(later, "sk-abcdefgh"));
+  EXPECT_NE(lasting(keys, "sk-abcdefgh"), lasting(later, "sk-ijklmnop"));
+  ApiKeys elsewhere(std::string(64, 't'));
+  ASSERT_TRUE(elsewhere.AddLines("sk-abcdefgh", "keys"));
+  EXPECT_NE(lasting(keys, "sk-abcdefgh"), lasting(elsewhere, "sk-abcdefgh"));
 }
 
 TEST(ApiKeysTest, AFileHasAtLeastOneKey) {
