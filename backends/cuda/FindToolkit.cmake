@@ -1,5 +1,5 @@
-# Sets RULLAMA_HAS_CUDA to whether the CUDA backend is built, as RULLAMA_CUDA asks for it: AUTO where a CUDA toolkit is
-# found, ON everywhere, OFF nowhere.
+# Sets RULLAMA_HAS_CUDA to whether the CUDA backend is built, as RULLAMA_CUDA asks for it: ON, OFF, or AUTO where a CUDA
+# toolkit is found, but not with sanitizers, which would watch the toolkit, and not for another processor.
 set(RULLAMA_CUDA AUTO CACHE STRING "Build the backend cuda: AUTO (where a CUDA toolkit is found), ON or OFF")
 set_property(CACHE RULLAMA_CUDA PROPERTY STRINGS AUTO ON OFF)
 # One number is code for sm_90a, as the driver loads it. Packages have code for all generations and, with -virtual, what
@@ -13,7 +13,9 @@ set(RULLAMA_CUDA_ARCHITECTURES "${architectures}" CACHE STRING
 set(oldest 12.4)
 set(RULLAMA_HAS_CUDA OFF)
 if(RULLAMA_CUDA STREQUAL "AUTO")
-  find_package(CUDAToolkit ${oldest} QUIET)
+  if(NOT RULLAMA_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+    find_package(CUDAToolkit ${oldest} QUIET)
+  endif()
 elseif(RULLAMA_CUDA)
   find_package(CUDAToolkit ${oldest} REQUIRED)
 endif()

@@ -194,7 +194,8 @@ std::unique_ptr<gpu::Kernel> CudaDriver::Compile(const gpu::PipelineKey& key) {
   const size_t variant = FindVariant(key);
   if (variant == AllVariants().size()) {
     throw sdk::Error(RL_INTERNAL, "the plugin has no code for the kernel '" + TextOf(key) +
-                                      "'; please report it");
+                                      "'; if it was built for tests (RULLAMA_CUDA_FORMS), use a "
+                                      "release build, else please report it");
   }
   const Context::Scope scope(context_);
   const std::string name(gpu::NameOf(key.shader));

@@ -35,6 +35,28 @@ struct Value {
 };
 using Values = std::vector<Value>;
 
+#ifdef RULLAMA_CUDA_FEW_FORMS
+constexpr bool kFewForms = true;
+#else
+constexpr bool kFewForms = false;
+#endif
+
+// The types that all builds have forms for: those of the models that tests have, and one of each
+// way to store blocks.
+bool IsUsual(DType type) {
+  switch (type) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kQ8_0:
+    case DType::kQ4_K:
+    case DType::kQ6_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Types that few models have: kernels that are dear to compile read the type when they run, too.
 bool IsRare(DType type) {
   switch (type) {
@@ -64,7 +86,7 @@ const WeightType kAnyBlocks{{}, true, false};
 std::vector<WeightType> WeightTypes(bool with_rare) {
   std::vector<WeightType> types;
   for (const DTypeInfo& info : kDTypes) {
-    if (!gpu::IsMatrixType(info.dtype) || (IsRare(info.dtype) && !with_rare)) continue;
+    if (!HasFormsFor(info.dtype) || (IsRare(info.dtype) && !with_rare)) continue;
     types.push_back({{{"kType", static_cast<uint32_t>(info.dtype)}},
                      IsBlockType(info.dtype),
                      info.dtype == DType::kF16});
@@ -120,7 +142,7 @@ class List {
   void AddProducts() {
     for (const WeightType& type : WeightTypes(/*with_rare=*/true)) AddMatVec(type);
     std::vector<WeightType> types = WeightTypes(/*with_rare=*/false);
-    types.push_back(kAnyBlocks);
+    if (!kFewForms) types.push_back(kAnyBlocks);
     for (const WeightType& type : types) {
       AddMatMul(type);
       Add(Shader::kMatMulStored, Joined({{"THREADS", 64}}, type.values));
@@ -130,9 +152,10 @@ class List {
   }
 
   // Rows of blocks have whole chunks. As many chunks are under way as lowering has at most, which
-  // costs short rows little.
+  // costs short rows little; of blocks, for which there is matvec_dot, fewer, which compiles
+  // sooner.
   void AddMatVec(const WeightType& type) {
-    constexpr uint32_t kMostUnderWay = 4;
+    const uint32_t most_under_way = type.in_blocks ? 2 : 4;
     for (const uint32_t glu : {0U, 1U, 2U}) {
       const uint32_t halves = glu == 1 ? 2 : 1;
       for (const uint32_t checked : {0U, 1U}) {
@@ -144,18 +167,20 @@ class List {
                                       {"kChecked", checked}},
                                      type.values);
         for (const uint32_t nr : {1U, 2U, 4U}) {
-          if (halves * nr <= kMostUnderWay) AddMatVec(values, nr, 1, kMostUnderWay / halves / nr);
+          const bool dense = nr > 1 || glu == 2;
+          if (halves * nr > 4) continue;  // lowering has two rows of a gated product at most
+          AddMatVec(values, nr, 1, std::max(most_under_way / halves / nr, 1U), dense);
         }
-        for (const uint32_t nt : {2U, 4U}) AddMatVec(values, 1, nt, 1);
+        for (const uint32_t nt : {2U, 4U}) AddMatVec(values, 1, nt, 1, true);
       }
     }
   }
 
   // Experts have one row of weights and of x at a time.
-  void AddMatVec(Values values, uint32_t nr, uint32_t nt, uint32_t unroll) {
+  void AddMatVec(Values values, uint32_t nr, uint32_t nt, uint32_t unroll, bool dense) {
     values.push_back({"kNr", nr});
     values.push_back({"kNt", nt});
-    if (nr > 1 || nt > 1) values.push_back({"kMode", 0});
+    if (dense) values.push_back({"kMode", 0});
     Variant& variant = Add(Shader::kMatVec, values);
     variant.chosen = ConstantsOf(Shader::kMatVec, {{"kUnroll", unroll}});
   }
@@ -248,7 +273,9 @@ class List {
   }
 
   void AddAttention() {
-    for (const uint32_t dim : {128U, 256U, 512U}) AddAttention(dim);
+    for (const uint32_t dim : {128U, 256U, 512U}) {
+      if (!kFewForms || dim == 256) AddAttention(dim);
+    }
     Variant& tiles = Add(Shader::kAttention, {{"THREADS", 128}, {"kBatch", 8}});
     tiles.open = true;
     // Queries of a workgroup: 16 at most, with 4,096 elements in all.
@@ -332,6 +359,8 @@ bool Fits(const Variant& variant, const gpu::PipelineKey& key) {
 }
 
 }  // namespace
+
+bool HasFormsFor(DType type) { return gpu::IsMatrixType(type) && (!kFewForms || IsUsual(type)); }
 
 const std::vector<Variant>& AllVariants() {
   static const List kList;

@@ -5,6 +5,8 @@
 // Thread safety: none needed; constants.
 #pragma once
 
+#include <rullama/sdk/dtype.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,6 +38,10 @@ struct Variant {
   bool open = false;             // lengths of arrays depend on constants that are not fixed
   std::string file;              // that has the kernel
 };
+
+// Whether there are forms for products with weights of this type. All builds but those for tests
+// have them for all types that the backend takes (RULLAMA_CUDA_FORMS).
+bool HasFormsFor(DType type);
 
 // All of them, the best ones of a kernel first. The build compiles them in this order.
 const std::vector<Variant>& AllVariants();

@@ -35,7 +35,7 @@ gpu::Target TargetOfH200(const DriverOptions& options) {
 std::vector<DType> MatrixTypes() {
   std::vector<DType> types;
   for (const DTypeInfo& info : kDTypes) {
-    if (gpu::IsMatrixType(info.dtype)) types.push_back(info.dtype);
+    if (HasFormsFor(info.dtype)) types.push_back(info.dtype);
   }
   return types;
 }
@@ -100,7 +100,9 @@ struct KeyOf {
 void ExpectProducts(const DriverOptions& options, DType type, int64_t n, int64_t k, bool gated) {
   const gpu::Target target = TargetOfH200(options);
   const std::vector<int64_t> dims{n, k};
-  const uint32_t half_parts = n % 2 == 0 ? 2 : 1;
+  // Forms for any type of blocks have what products in two parts need.
+  const bool has_parts = HasFormsFor(DType::kIQ2_XS) || !IsBlockType(type);
+  const uint32_t half_parts = n % 2 == 0 && has_parts ? 2 : 1;
   for (const int64_t rows : {1, 2, 3, 4, 7, 8, 16, 64, 512}) {
     for (const ProductMode mode : {ProductMode::kDense, ProductMode::kShared, ProductMode::kPairs,
                                    ProductMode::kWeighted, ProductMode::kSummed}) {
@@ -128,6 +130,7 @@ void ExpectProducts(const DriverOptions& options, DType type, int64_t n, int64_t
 }
 
 TEST(CudaVariants, ProductsOfAllTypesAndShapes) {
+  EXPECT_GE(MatrixTypes().size(), 6U);
   constexpr DriverOptions kPlain{.tensor_cores = false, .integer_dot = false};
   for (const DriverOptions& options : {DriverOptions{}, kPlain}) {
     for (const DType type : MatrixTypes()) {
