@@ -6,6 +6,7 @@
 //
 // ARCHITECTURES: 80,90a,120,80-virtual. FOLDER: where files of kernels are; the first one wins.
 #include <nvrtc.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <charconv>
@@ -41,7 +42,7 @@ std::string ReadFile(const fs::path& path) {
 
 void WriteFile(const fs::path& path, std::string_view bytes) {
   // Another build of the same folder never sees half of a file.
-  const fs::path part = path.string() + ".part" + std::to_string(gpu::HashOf(path.string()));
+  const fs::path part = path.string() + ".part" + std::to_string(::getpid());
   std::ofstream file(part, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
