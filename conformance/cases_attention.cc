@@ -17,11 +17,18 @@ struct Rows {
   std::vector<int32_t> past, fresh;
 };
 
+// The type of keys and values, or that of each.
+struct KvTypes {
+  DType keys, values;
+  constexpr KvTypes(DType both) : keys(both), values(both) {}  // NOLINT: one type is that of both
+  constexpr KvTypes(DType of_keys, DType of_values) : keys(of_keys), values(of_values) {}
+};
+
 struct Setup {
   const char* name;
   int64_t heads, kv_heads, dim, capacity, window;
   rl_mask mask;
-  DType dtype;
+  KvTypes dtype;
   Rows rows;
   bool interleaved = false;  // rows of the slots take turns
   // The first and the last position of rows that see each other: there is an operand q_end if the
@@ -193,6 +200,35 @@ const Setup kSetups[] = {
      0,
      false,
      32},
+    // Caches in blocks, and of other types.
+    {"decode_q8_0", 4, 1, 64, 32, 0, RL_MASK_CAUSAL, DType::kQ8_0, {{17}, {1}}},
+    {"decode_q4_0", 8, 1, 256, 32, 0, RL_MASK_CAUSAL, DType::kQ4_0, {{31}, {1}}},
+    {"decode_bf16", 2, 2, 64, 32, 0, RL_MASK_CAUSAL, DType::kBF16, {{17}, {1}}},
+    {"long_decode_q8_0", 8, 1, 512, 700, 0, RL_MASK_CAUSAL, DType::kQ8_0, {{613}, {1}}},
+    {"long_decode_q4_0", 8, 2, 128, 700, 0, RL_MASK_CAUSAL, DType::kQ4_0, {{613}, {1}}},
+    {"decode_q8_0_q4_0",
+     8,
+     2,
+     128,
+     64,
+     0,
+     RL_MASK_CAUSAL,
+     {DType::kQ8_0, DType::kQ4_0},
+     {{45}, {1}}},
+    {"prefill_f16_q8_0",
+     4,
+     2,
+     64,
+     64,
+     0,
+     RL_MASK_CAUSAL,
+     {DType::kF16, DType::kQ8_0},
+     {{23}, {19}}},
+    {"ring_wrapped_q8_0", 4, 2, 96, 16, 16, RL_MASK_CAUSAL, DType::kQ8_0, {{41}, {7}}},
+    {"slots_q4_0", 2, 1, 64, 32, 0, RL_MASK_CAUSAL, DType::kQ4_0, {{5, 30, 0}, {3, 1, 4}}},
+    {"canvas_q8_0", 4, 2, 64, 64, 0, RL_MASK_CANVAS, DType::kQ8_0, {{29}, {16}}},
+    {"many_q8_0", 8, 1, 256, 160, 0, RL_MASK_CAUSAL, DType::kQ8_0, {{70}, {75}}},
+    {"many_q4_0", 8, 2, 512, 320, 0, RL_MASK_CAUSAL, DType::kQ4_0, {{201}, {37}}},
     // As in a tower for pictures, whose head dimension is not a multiple of 32.
     {"many_f32", 3, 3, 72, 160, 0, RL_MASK_CANVAS, DType::kF32, {{0}, {150}}},
 };
@@ -208,12 +244,13 @@ int64_t StepRows(const Rows& rows) {
   return count;
 }
 
-// Where keys and values are rounded to f16, a backend may round queries and weights of many rows as
-// well.
+// Where keys and values are rounded to f16 or less, a backend may round queries and weights of many
+// rows as well.
 ToleranceClass ToleranceOf(const Setup& s) {
   constexpr int64_t kManyRows = 16;
-  return s.dtype == DType::kF16 && StepRows(s.rows) >= kManyRows ? ToleranceClass::kHalfFactors
-                                                                 : ToleranceClass::kContraction;
+  const bool rounded = s.dtype.keys != DType::kF32 && s.dtype.values != DType::kF32;
+  return rounded && StepRows(s.rows) >= kManyRows ? ToleranceClass::kHalfFactors
+                                                  : ToleranceClass::kContraction;
 }
 
 // Positions and slots of the rows in the order of the step.
@@ -248,25 +285,27 @@ ValueId LastVisible(CaseBuilder& b, const Setup& s, const std::vector<int32_t>& 
 
 Values Make(CaseBuilder& b, const Setup& s) {
   const auto slots = static_cast<int64_t>(s.rows.past.size());
-  const TensorType fresh(s.dtype, {kT, s.kv_heads, s.dim});
-  const TensorType state(s.dtype, {slots, s.capacity, s.kv_heads, s.dim});
+  const auto fresh = [&](DType dtype) { return TensorType(dtype, {kT, s.kv_heads, s.dim}); };
+  const auto state = [&](DType dtype) {
+    return TensorType(dtype, {slots, s.capacity, s.kv_heads, s.dim});
+  };
   std::vector<int32_t> pos, slot;
   Order(s, pos, slot);
   // Scores of order one.
   const double size = 1 / std::sqrt(static_cast<double>(s.dim));
   if (!s.cached) {
     return {.q = b.Floats("q", F({kT, s.heads, s.dim}), -3, 3),
-            .k_new = b.Floats("k_new", fresh, -3 * size, 3 * size),
-            .v_new = b.Floats("v_new", fresh),
+            .k_new = b.Floats("k_new", fresh(s.dtype.keys), -3 * size, 3 * size),
+            .v_new = b.Floats("v_new", fresh(s.dtype.values)),
             .pos = b.Ints("pos", I({kT}), pos),
             .slot = b.Ints("slot", I({kT}), slot),
             .end = LastVisible(b, s, pos)};
   }
   return {b.Floats("q", F({kT, s.heads, s.dim}), -3, 3),
-          b.Floats("k_new", fresh, -3 * size, 3 * size),
-          b.Floats("v_new", fresh),
-          b.State("k_state", state, -3 * size, 3 * size),
-          b.State("v_state", state),
+          b.Floats("k_new", fresh(s.dtype.keys), -3 * size, 3 * size),
+          b.Floats("v_new", fresh(s.dtype.values)),
+          b.State("k_state", state(s.dtype.keys), -3 * size, 3 * size),
+          b.State("v_state", state(s.dtype.values)),
           b.Ints("pos", I({kT}), pos),
           b.Ints("slot", I({kT}), slot),
           b.Ints("past", I({slots}), s.rows.past),

@@ -100,6 +100,17 @@ void AddRope(std::vector<CaseSpec>& cases) {
   }
 }
 
+void AddRotate(std::vector<CaseSpec>& cases) {
+  for (const int64_t n : {2, 32, 64, 128, 256, 512, 1024}) {
+    cases.push_back({fmt::format("rotate/n{}", n), OpKind::kRotate, [=](uint64_t seed) {
+                       CaseBuilder b(seed, 5);
+                       const ValueId x = b.Floats("x", F({kT, 3, n}));
+                       return OneOp(std::move(b), OpKind::kRotate, {x}, OpAttrs(OpKind::kRotate),
+                                    ToleranceClass::kRounding);
+                     }});
+  }
+}
+
 void AddPleInject(std::vector<CaseSpec>& cases) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K}) {
     for (const bool scaled : {false, true}) {
@@ -126,6 +137,7 @@ void AddNormCases(std::vector<CaseSpec>& cases) {
   AddRmsNorm(cases);
   AddLayerNorm(cases);
   AddRope(cases);
+  AddRotate(cases);
   AddPleInject(cases);
 }
 

@@ -27,14 +27,15 @@ const std::vector<Append>& Appends() {
 
 void AddStateCases(std::vector<CaseSpec>& cases) {
   for (const Append& append : Appends()) {
-    for (const DType dtype : {DType::kF32, DType::kF16, DType::kI32}) {
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kI32, DType::kQ8_0, DType::kQ4_0}) {
       cases.push_back(
           {fmt::format("state_append/{}_{}", append.name, NameOf(dtype)), OpKind::kStateAppend,
            [&append, dtype](uint64_t seed) {
              CaseBuilder b(seed, static_cast<int64_t>(append.pos.size()));
-             // Whole numbers: any dtype holds them.
-             const TensorType state(dtype, {append.slots, append.capacity, 3, 8});
-             const TensorType rows(dtype, {kT, 3, 8});
+             // Whole numbers: any dtype without blocks holds them.
+             constexpr int64_t kWidth = 32;  // a block
+             const TensorType state(dtype, {append.slots, append.capacity, 3, kWidth});
+             const TensorType rows(dtype, {kT, 3, kWidth});
              std::vector<double> values;
              for (int64_t n = rows.ElementsAt(b.extents()); n > 0; --n) {
                values.push_back(static_cast<double>(b.random().Int(-500, 500)));

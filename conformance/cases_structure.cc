@@ -95,6 +95,34 @@ void AddCasts(std::vector<CaseSpec>& cases) {
   }
 }
 
+// Keys and values in blocks: random ones, blocks of zeros, of tiny numbers and with one that is
+// large, and numbers that a code lies halfway between.
+void AddQuantisingCasts(std::vector<CaseSpec>& cases) {
+  constexpr int64_t kBlock = 32, kHeads = 2, kWidth = 96;
+  for (const DType to : {DType::kQ8_0, DType::kQ4_0}) {
+    cases.push_back({Name("cast", DType::kF32, fmt::format("to_{}", NameOf(to))), OpKind::kCast,
+                     [=](uint64_t seed) {
+                       CaseBuilder b(seed, 5);
+                       const TensorType type = F({kT, kHeads, kWidth});
+                       std::vector<double> values;
+                       for (int64_t i = 0; i < type.ElementsAt(b.extents()); ++i) {
+                         const int64_t block = i / kBlock;
+                         double value = b.random().Uniform(-2, 2);
+                         if (block % 7 == 1) value = 0;
+                         if (block % 7 == 2) value *= 1e-9;
+                         if (block % 7 == 3 && i % kBlock == 9) value *= 1000;
+                         if (block % 7 == 4) value = static_cast<double>(i % 17) / 2 - 4;
+                         if (block % 7 == 5) value = static_cast<double>(i % kBlock - 16) / 2;
+                         values.push_back(static_cast<float>(value));
+                       }
+                       const ValueId x = b.Floats("x", type, values);
+                       return OneOp(std::move(b), OpKind::kCast, {x},
+                                    OpAttrs(rl_cast_attrs{0, static_cast<int32_t>(to)}),
+                                    ToleranceClass::kExact);
+                     }});
+  }
+}
+
 void AddGathers(std::vector<CaseSpec>& cases) {
   std::vector<DType> tables = WeightTypes();
   tables.push_back(DType::kI32);
@@ -142,6 +170,7 @@ void AddGathers(std::vector<CaseSpec>& cases) {
 void AddStructureCases(std::vector<CaseSpec>& cases) {
   for (const DType dtype : kPlain) AddMoves(cases, dtype);
   AddCasts(cases);
+  AddQuantisingCasts(cases);
   AddGathers(cases);
 }
 

@@ -493,6 +493,7 @@ std::vector<double> OpMagnitudes(const Site& s, const Tensor& expected) {
     case OpKind::kLinearCrossEntropy:
       return HeadSize(Norm::kMagnitude, s, expected);
     case OpKind::kRope:
+    case OpKind::kRotate:
     case OpKind::kResidualNorm:
     case OpKind::kLayerNorm:
     case OpKind::kPleInject:

@@ -31,7 +31,7 @@ charconv: chars_format errc from_chars to_chars
 chrono: chrono
 clocale: setlocale
 cmath: abs ceil cos exp fabs floor fmax fmin ilogb isfinite isinf isnan ldexp llround log log10 log1p log2 lround
-  pow round sin sqrt tanh trunc
+  nanf pow round sin sqrt tanh trunc
 complex: abs complex
 concepts: convertible_to integral signed_integral unsigned_integral
 condition_variable: condition_variable condition_variable_any cv_status

@@ -6,6 +6,7 @@
 // alone, its keys are read as one run whether they are cached or fresh, and the number of parts is
 // a function of the row's position and the number of workers; where other rows keep the workers
 // busy, one worker computes and combines the same parts.
+#include <rullama/sdk/cache_rows.h>
 #include <rullama/sdk/half.h>
 #include <rullama/sdk/slots.h>
 
@@ -62,12 +63,18 @@ int64_t CapacityOf(const View& state, const Step& step) {
 // last two dimensions of keys and values are heads and head dimension.
 KvSegment MakeSegment(const View& keys, const View& values, const Step& step, int64_t row,
                       int64_t count, size_t head, int64_t position) {
-  const size_t head_bytes = keys.Count(keys.rank - 1, step) * InfoOf(keys.dtype).block_bytes;
-  const size_t row_bytes = keys.Count(keys.rank - 2, step) * head_bytes;
-  const size_t offset = static_cast<size_t>(row) * row_bytes + head * head_bytes;
-  return {keys.data + offset, values.data + offset,       row_bytes,
-          row_bytes,          static_cast<size_t>(count), position,
-          keys.dtype};
+  const size_t heads = keys.Count(keys.rank - 2, step);
+  const size_t dim = keys.Count(keys.rank - 1, step);
+  const size_t at = static_cast<size_t>(row) * heads + head;
+  const size_t key_bytes = RowBytes(keys.dtype, dim), value_bytes = RowBytes(values.dtype, dim);
+  return {.keys = keys.data + at * key_bytes,
+          .values = values.data + at * value_bytes,
+          .key_stride = heads * key_bytes,
+          .value_stride = heads * value_bytes,
+          .count = static_cast<size_t>(count),
+          .first_position = position,
+          .key_type = keys.dtype,
+          .value_type = values.dtype};
 }
 
 // Appends the cached rows of a slot from position `first` on, oldest first. A ring that wraps gives
@@ -517,12 +524,25 @@ class AttentionMergeNode final : public Node {
 // ---- Decomposed attention -----------------------------------------------------------------------
 // Scores, then (after softmax) the weighted sum of values.
 
+constexpr int64_t kCacheBlock = sdk::kCacheBlock;
+
 float LoadFloat(const View& view, int64_t index) {
   switch (view.dtype) {
     case DType::kF16:
       return HalfToFloat(view.as<const uint16_t>()[index]);
     case DType::kBF16:
       return BFloat16ToFloat(view.as<const uint16_t>()[index]);
+    case DType::kQ8_0: {
+      const auto& block = view.as<const sdk::BlockQ8_0>()[index / kCacheBlock];
+      return HalfToFloat(block.d) * static_cast<float>(block.qs[index % kCacheBlock]);
+    }
+    case DType::kQ4_0: {
+      const auto& block = view.as<const sdk::BlockQ4_0>()[index / kCacheBlock];
+      const int64_t at = index % kCacheBlock;
+      const int byte = block.qs[at % (kCacheBlock / 2)];
+      return HalfToFloat(block.d) *
+             static_cast<float>((at < kCacheBlock / 2 ? byte & 15 : byte >> 4) - 8);
+    }
     default:
       return view.as<const float>()[index];
   }
@@ -645,8 +665,10 @@ void CompileAttention(const CompileContext& context) {
 std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
                             const KernelTable& /*kernels*/) {
   const rl_value& keys = *graph.input(op, operands::Attention::k_new);
-  const auto dtype = static_cast<DType>(keys.dtype);
-  if (dtype != DType::kF16 && dtype != DType::kF32) return "keys must be f16 or f32";
+  for (const uint32_t operand : {operands::Attention::k_new, operands::Attention::v_new}) {
+    const auto type = static_cast<DType>(graph.input(op, operand)->dtype);
+    if (!sdk::IsCacheType(type)) return "keys and values of type " + std::string(NameOf(type));
+  }
   if (keys.dims[2].constant % 8 != 0) return "head dim is not a multiple of 8";
   return {};
 }

@@ -1,4 +1,4 @@
-// Rotary position embedding (NeoX pairs).
+// Rotary position embedding (NeoX pairs), and the Walsh-Hadamard transform of heads.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -94,8 +94,34 @@ class RopeNode final : public Node {
   const float* table_;  // [rows, 2, half_]
 };
 
+// An item is a row along the last dimension.
+class RotateNode final : public Node {
+ public:
+  explicit RotateNode(const CompileContext& context)
+      : kernels_(context.kernels),
+        x_(context.Input(operands::Rotate::x)),
+        y_(context.Result()),
+        n_(static_cast<size_t>(x_.Last(context.MaxStep()))),
+        scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(n_)))) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    return x_.Elements(step) / static_cast<int64_t>(n_);
+  }
+  void Run(const Step& /*step*/, int /*worker*/, int64_t begin, int64_t end) override {
+    for (auto at = static_cast<size_t>(begin) * n_; at < static_cast<size_t>(end) * n_; at += n_) {
+      kernels_.rotate(x_.as<const float>() + at, n_, scale_, y_.as<float>() + at);
+    }
+  }
+
+ private:
+  const KernelTable& kernels_;
+  View x_, y_;
+  size_t n_;
+  float scale_;
+};
+
 }  // namespace
 
 const OpRow rows::kRope = {RL_OP_rope, nullptr, AddNode<RopeNode>};
+const OpRow rows::kRotate = {RL_OP_rotate, nullptr, AddNode<RotateNode>};
 
 }  // namespace rullama::cpu

@@ -1,4 +1,5 @@
 // Ops that copy, convert or select elements.
+#include <rullama/sdk/cache_rows.h>
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
@@ -68,7 +69,10 @@ class CastNode final : public Node {
     const auto row = static_cast<size_t>(y_.RowElements(step));
     const size_t from = static_cast<size_t>(begin) * row;
     const size_t n = static_cast<size_t>(end - begin) * row;
-    if (x_.dtype == DType::kF32 && y_.dtype == DType::kF16) {
+    if (IsBlockType(y_.dtype)) {
+      sdk::QuantizeCacheRow(y_.dtype, x_.as<const float>() + from, n,
+                            y_.data + RowBytes(y_.dtype, from));
+    } else if (x_.dtype == DType::kF32 && y_.dtype == DType::kF16) {
       kernels_.f32_to_f16(x_.as<const float>() + from, n, y_.as<uint16_t>() + from);
     } else if (x_.dtype == DType::kF16 && y_.dtype == DType::kF32) {
       kernels_.f16_to_f32(x_.as<const uint16_t>() + from, n, y_.as<float>() + from);

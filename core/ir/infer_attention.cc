@@ -1,4 +1,6 @@
 // Attention, its parts and its derivatives.
+#include <rullama/sdk/cache_rows.h>
+
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -13,11 +15,19 @@ namespace {
 bool WantKeysOrValues(Context& c, size_t fresh_index, size_t state_index) {
   if (!c.WantRank(fresh_index, 3) || !c.WantRank(state_index, 4)) return false;
   const TensorType& fresh = c.operand(fresh_index);
-  if (!IsFloat(fresh.dtype)) c.Fail("{} is not a float type", ToString(fresh));
+  if (!sdk::IsCacheType(fresh.dtype))
+    c.Fail("{} is not a type of keys and values", ToString(fresh));
   if (!c.has(state_index)) return c.ok();
   const TensorType& state = c.operand(state_index);
   return c.WantType(state_index,
                     {fresh.dtype, {state.dim(0), state.dim(1), fresh.dim(1), fresh.dim(2)}});
+}
+
+// The dims of another operand; values may have another type than keys.
+void WantShapeOf(Context& c, size_t index, size_t other) {
+  TensorType expected = c.operand(other);
+  expected.dtype = c.operand(index).dtype;
+  c.WantType(index, expected);
 }
 
 // Cached and fresh rows together.
@@ -106,12 +116,12 @@ Types InferAttention(Context& c) {
       !WantKeysOrValues(c, In::v_new, In::v_state)) {
     return {};
   }
-  c.WantType(In::v_new, c.operand(In::k_new));
+  WantShapeOf(c, In::v_new, In::k_new);
   if (!c.ok() || !WantQueries(c, In::q, c.operand(In::k_new))) return {};
   WantRows<In>(c, c.operand(In::q).rows(), c.operand(In::k_new).rows());
   WantLastVisible(c, In::q_end, c.operand(In::q).rows(), a.mask);
   if (c.has(In::k_state)) {
-    c.WantType(In::v_state, c.operand(In::k_state));
+    WantShapeOf(c, In::v_state, In::k_state);
     c.WantIndex(In::past, c.operand(In::k_state).dim(0));
   }
   return {c.operand(In::q)};

@@ -1,5 +1,7 @@
 // Contraction, normalisation, activation, rotation and the ops of Gemma.
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "core/ir/infer_context.h"
 
@@ -134,6 +136,21 @@ Types InferRope(Context& c) {
   }
   c.WantIndex(In::pos, x.rows());
   c.WantVector(In::freq_factors, a.n_rot / 2);
+  return {x};
+}
+
+Types InferRotate(Context& c) {
+  using In = operands::Rotate;
+  constexpr int64_t kMaxRotated = 1024;
+  if (!c.WantDType(In::x, DType::kF32)) return {};
+  const TensorType& x = c.operand(In::x);
+  const int64_t n = x.last().constant;
+  const bool fits = x.rank >= 2 && x.last().IsConstant() && n >= 2 && n <= kMaxRotated &&
+                    std::has_single_bit(static_cast<uint64_t>(n));
+  if (!fits) {
+    c.Fail("the last dimension of {} is not a power of two from 2 to {}", ToString(x), kMaxRotated);
+    return {};
+  }
   return {x};
 }
 

@@ -1,4 +1,6 @@
 // Structure: reshape, slice, concat, cast, copy, gathers, and appending to a state.
+#include <rullama/sdk/cache_rows.h>
+
 #include <algorithm>
 #include <array>
 
@@ -73,9 +75,13 @@ Types InferCast(Context& c) {
   TensorType y = c.operand(In::x);
   const auto* to = FindDType(static_cast<uint32_t>(c.attrs<rl_cast_attrs>().dtype));
   const auto castable = [](DType dtype) { return IsFloat(dtype) || dtype == DType::kI32; };
-  if (to == nullptr || !castable(to->dtype) || !castable(y.dtype)) {
-    c.Fail("cannot cast {} to {}; f32, f16, bf16 and i32 convert into each other", ToString(y),
-           to == nullptr ? "an unknown type" : to->name);
+  const bool quantises =
+      to != nullptr && y.dtype == DType::kF32 && sdk::IsBlockCacheType(to->dtype);
+  if (to == nullptr || !castable(y.dtype) || !(castable(to->dtype) || quantises)) {
+    c.Fail(
+        "cannot cast {} to {}; f32, f16, bf16 and i32 convert into each other, f32 to q8_0 and "
+        "q4_0",
+        ToString(y), to == nullptr ? "an unknown type" : to->name);
     return {};
   }
   y.dtype = to->dtype;
@@ -176,6 +182,9 @@ Types InferStateAppend(Context& c) {
   if (state.rank < 2 || rows.rank != state.rank - 1) {
     c.Fail("rows {} do not fit state {}", ToString(rows), ToString(state));
     return {};
+  }
+  if (IsBlockType(state.dtype) && !sdk::IsBlockCacheType(state.dtype)) {
+    c.Fail("state {} is neither of a plain dtype nor q8_0 or q4_0", ToString(state));
   }
   TensorType expected = rows;
   expected.dtype = state.dtype;

@@ -44,7 +44,7 @@ std::vector<OpCase> AttentionCases() {
         {F({r, 4, 8}), fresh, state, I({r}), I({r}), I({t}), I({t}), I({3}), std::nullopt}},
        {F({r, 4, Dim(16, 1, 0)})},
        {{Attr(rl_attention_scores_attrs{0, 0, 0, INFINITY}), "scale is not finite"},
-        {Operand(1, I({t, 2, 8})), "i32[T,2,8] is not a float type"},
+        {Operand(1, I({t, 2, 8})), "i32[T,2,8] is not a type of keys and values"},
         {Operand(2, {DType::kF16, {3, 16, 2}}), "expected rank 4"},
         {Operand(6, I({r})), "operand kv_slot is i32[R], expected i32[T]"},
         {Operand(8, I({r})), "q_end goes with mask causal only"},
@@ -62,6 +62,15 @@ std::vector<OpCase> AttentionCases() {
          use.operands[0] = F({Dim::R(), 4, Dim::T()});
          use.operands[2] = std::nullopt;
        }},
+      {
+          {OpKind::kRotate, OpAttrs(OpKind::kRotate), {F({t, 4, 64})}},
+          {F({t, 4, 64})},
+          {{Operand(0, F({t, 4, 48})),
+            "the last dimension of f32[T,4,48] is not a power of two from 2 to 1024"},
+           {Operand(0, F({t, 4, 2048})), "is not a power of two from 2 to 1024"},
+           {Operand(0, F({4, t})), "is not a power of two from 2 to 1024"},
+           {Operand(0, {DType::kF16, {t, 4, 64}}), "operand x is f16[T,4,64], expected f32"}},
+      },
       {{OpKind::kLocalAttention,
         OpAttrs(rl_local_attention_attrs{0, 50.0F}),
         {F({t, 4, 8}), F({t, 4, 8}), F({t, 4, 8}), F({12, 4, 8})}},

@@ -1,6 +1,7 @@
 #include "core/ir/verify.h"
 
 #include <fmt/format.h>
+#include <rullama/sdk/cache_rows.h>
 
 #include <algorithm>
 #include <string>
@@ -126,9 +127,11 @@ class Verifier {
   }
 
   [[nodiscard]] Status CheckStateValue(const Value& value) const {
-    if (!IsConstantType(value.type) || IsBlockType(value.type.dtype)) {
+    const DType dtype = value.type.dtype;
+    if (!IsConstantType(value.type) || (IsBlockType(dtype) && !sdk::IsBlockCacheType(dtype))) {
       return Broken(kType,
-                    "state '{}' is {}, expected constant dimensions and a plain element type",
+                    "state '{}' is {}, expected constant dimensions and a plain element type, q8_0 "
+                    "or q4_0",
                     value.name, ToString(value.type));
     }
     if (!Exists(value.state) || graph_.values[value.state].lifetime != Lifetime::kState) {

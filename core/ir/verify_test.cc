@@ -174,7 +174,7 @@ TEST(VerifyTest, StateVersions) {
       {"ir.type", "state 'k' is f32[T,16,1,8]", [](Graph& g) { At(g, "k").type.dim(0) = kT; }},
       {"ir.type", "expected constant dimensions and a plain element type",
        [](Graph& g) {
-         At(g, "k").type = {DType::kQ8_0, {2, 16, 1, 32}};
+         At(g, "k").type = {DType::kQ5_0, {2, 16, 1, 32}};
        }},
       {"ir.state", "value 'x' belongs to a state but is not one",
        [](Graph& g) { At(g, "x").state = g.Find("k"); }},

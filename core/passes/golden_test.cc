@@ -12,6 +12,7 @@
 #include "core/passes/canonicalise.h"
 #include "core/passes/decompose.h"
 #include "core/passes/differentiate.h"
+#include "core/passes/rotate_caches.h"
 #include "core/passes/row_demand.h"
 #include "core/passes/wanted_rows.h"
 
@@ -71,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kAllRows); }},
         Golden{"row_demand_state_only",
                [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kStateOnly); }},
-        Golden{"wanted_rows", DecodeWantedRows},
+        Golden{"wanted_rows", DecodeWantedRows}, Golden{"rotate_caches", RotateCaches},
         Golden{"differentiate",
                [](const Graph& graph) {
                  return Differentiate(graph, {.seeds = {{"y", "dy"}},

@@ -8,6 +8,7 @@
 #include "core/ir/verify.h"
 #include "core/passes/canonicalise.h"
 #include "core/passes/partition.h"
+#include "core/passes/rotate_caches.h"
 #include "core/passes/schedule.h"
 #include "core/passes/wanted_rows.h"
 
@@ -82,6 +83,7 @@ Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
                      "max T = {} and max R = {}; expected 1 <= T and 0 <= R <= T", max_t, max_r);
   }
   RL_ASSIGN_OR_RETURN(Graph current, Finished("canonicalise", Canonicalise(graph), options));
+  RL_ASSIGN_OR_RETURN(current, Finished("rotate_caches", RotateCaches(current), options));
   current.max_t = max_t;
   current.max_r = demand == DemandMode::kPerOutput ? max_r : 0;
   RL_ASSIGN_OR_RETURN(current, Finished("row_demand", ApplyRowDemand(current, demand), options));

@@ -74,8 +74,8 @@ TEST(Pipeline, DumpsEachPass) {
   std::vector<std::string> passes;
   options.dump = [&](std::string_view pass, const Graph&) { passes.emplace_back(pass); };
   ASSERT_TRUE(BuildProgram(MiniModel::Build(), SupportAll, options).has_value());
-  EXPECT_THAT(passes,
-              ElementsAre("canonicalise", "row_demand", "placement", "schedule", "segment"));
+  EXPECT_THAT(passes, ElementsAre("canonicalise", "rotate_caches", "row_demand", "placement",
+                                  "schedule", "segment"));
 }
 
 TEST(Pipeline, ErrorsNameThePass) {

@@ -43,12 +43,32 @@ tl::unexpected<Error> Broken(const CallSite& site, std::string_view what) {
   return tl::unexpected<Error>(ContractError(site, what));
 }
 
+// Whether an op stores or reads activations in blocks, or attends to values of another type than
+// the keys.
+bool HasTypedCaches(const Graph& graph, const Op& op) {
+  using In = operands::Attention;
+  const auto& operands = InfoOf(op.kind).operands;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const bool is_matrix =
+        operands[i].role == OperandRole::kWeight || operands[i].role == OperandRole::kTable;
+    if (op.inputs[i] != kNoValue && !is_matrix && IsBlockType(graph.type(op.inputs[i]).dtype)) {
+      return true;
+    }
+  }
+  const bool quantises = std::ranges::any_of(
+      op.results, [&](ValueId id) { return IsBlockType(graph.type(id).dtype); });
+  return quantises || (op.kind == OpKind::kAttention && graph.type(op.inputs[In::k_new]).dtype !=
+                                                            graph.type(op.inputs[In::v_new]).dtype);
+}
+
 // The minor version of the ABI from which on a plugin understands an op of a kind that it knows.
-uint16_t RequiredAbiMinor(const Op& op) {
+uint16_t RequiredAbiMinor(const Graph& graph, const Op& op) {
   constexpr uint16_t kOptionalStates = 3;  // attention without old rows
   constexpr uint16_t kLastVisible = 4;     // q_end of attention
+  constexpr uint16_t kTypedCaches = 8;     // keys and values of any type
   const auto& operands = InfoOf(op.kind).operands;
   uint16_t minor = RequiredAbiMinor(op.kind, op.attrs);
+  if (HasTypedCaches(graph, op)) minor = std::max(minor, kTypedCaches);
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const bool state = operands[i].role == OperandRole::kState;
     if (state && op.inputs[i] == kNoValue) minor = std::max(minor, kOptionalStates);
@@ -63,7 +83,7 @@ uint16_t RequiredAbiMinor(const Op& op) {
 // it would misread, and refuses it.
 Graph ForOlderPlugin(Graph graph, int minor) {
   for (Op& op : graph.ops) {
-    if (RequiredAbiMinor(op) > minor) op.kind = static_cast<OpKind>(RL_OP_MAX_ENUM);
+    if (RequiredAbiMinor(graph, op) > minor) op.kind = static_cast<OpKind>(RL_OP_MAX_ENUM);
   }
   return graph;
 }
@@ -155,7 +175,7 @@ Result<std::vector<OpSupport>> Device::QueryOps(const Graph& graph) {
       return Broken(site, fmt::format("answered {} for op {} ({}), expected 0 or 1",
                                       answer.supported, i, NameOf(graph.ops[i].kind)));
     }
-    if (const int required = RequiredAbiMinor(graph.ops[i]); minor < required) {
+    if (const int required = RequiredAbiMinor(graph, graph.ops[i]); minor < required) {
       support.push_back({false, fmt::format("needs a plugin of ABI {}.{}, '{}' has {}.{}", major,
                                             required, plugin_->name(), major, minor)});
       continue;

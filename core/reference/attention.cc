@@ -1,5 +1,6 @@
 // Rotary embedding, fused attention and the two parts of decomposed attention, local attention.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -27,6 +28,23 @@ Status EvalRope(const Call& call) {
       const double angle = a.inverse != 0 ? -turn : turn;
       out[low] = in[low] * std::cos(angle) - in[high] * std::sin(angle);
       out[high] = in[low] * std::sin(angle) + in[high] * std::cos(angle);
+    }
+  }
+  return OkStatus();
+}
+
+Status EvalRotate(const Call& call) {
+  using In = operands::Rotate;
+  const Tensor& x = call.in(In::x);
+  const auto n = static_cast<size_t>(x.last());
+  const double factor = 1 / std::sqrt(static_cast<double>(n));
+  for (int64_t r = 0; r < RowCount(x); ++r) {
+    const auto in = Row(x, r);
+    const auto out = Row(call.y(), r);
+    for (size_t i = 0; i < n; ++i) {
+      double sum = 0;
+      for (size_t j = 0; j < n; ++j) sum += std::popcount(i & j) % 2 == 0 ? in[j] : -in[j];
+      out[i] = sum * factor;
     }
   }
   return OkStatus();

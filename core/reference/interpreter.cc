@@ -235,7 +235,7 @@ void Interpreter::StoreState(ValueId home, Tensor unpacked) {
     PackElements(unpacked, 0, unpacked.elements(), unpacked.dtype, 0, state_memory_[home]);
     return;
   }
-  for (double& value : unpacked.f) value = RoundTo(unpacked.dtype, value);
+  RoundAll(unpacked.dtype, unpacked.f);
   tensors_[home] = std::move(unpacked);
 }
 

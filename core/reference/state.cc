@@ -1,5 +1,7 @@
 // State: append, and the position that a ring row holds.
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/reference/evaluate.h"
@@ -33,16 +35,17 @@ int64_t RingPosition(int64_t row, int64_t past, int64_t capacity) {
 
 Status AppendInPlace(Tensor& state, const Tensor& rows, const Tensor& pos, const Tensor& slot) {
   RL_ASSIGN_OR_RETURN(const std::vector<int64_t> places, PlacesOf(state.dims, pos, slot));
-  const int64_t width = rows.row_elements();
+  const auto width = static_cast<size_t>(rows.row_elements());
   for (size_t row = 0; row < places.size(); ++row) {
-    for (int64_t j = 0; j < width; ++j) {
-      const auto from = static_cast<size_t>(static_cast<int64_t>(row) * width + j);
-      const auto to = static_cast<size_t>(places[row] * width + j);
-      if (IsInteger(state.dtype)) {
-        state.i[to] = rows.i[from];
-      } else {
-        state.f[to] = RoundTo(state.dtype, rows.f[from]);
-      }
+    const size_t from = row * width;
+    const size_t to = static_cast<size_t>(places[row]) * width;
+    if (IsInteger(state.dtype)) {
+      std::ranges::copy(std::span(rows.i).subspan(from, width),
+                        state.i.begin() + static_cast<std::ptrdiff_t>(to));
+    } else {
+      const auto stored = std::span(state.f).subspan(to, width);
+      std::ranges::copy(std::span(rows.f).subspan(from, width), stored.begin());
+      RoundAll(state.dtype, stored);
     }
   }
   return OkStatus();

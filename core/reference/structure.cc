@@ -95,6 +95,11 @@ Status EvalCast(const Call& call) {
   using In = operands::Cast;
   const Tensor& x = call.in(In::x);
   Tensor& y = call.y();
+  if (IsBlockType(y.dtype)) {
+    y.f = x.f;
+    RoundAll(y.dtype, y.f);
+    return OkStatus();
+  }
   for (size_t j = 0; j < static_cast<size_t>(x.elements()); ++j) {
     if (IsInteger(x.dtype) && IsInteger(y.dtype)) {
       y.i[j] = x.i[j];

@@ -1,5 +1,6 @@
 #include "core/reference/tensor.h"
 
+#include <rullama/sdk/cache_rows.h>
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
@@ -35,6 +36,16 @@ int64_t LoadInteger(DType dtype, std::span<const std::byte> bytes, int64_t index
     default:
       return LoadAs<int64_t>(bytes, index);
   }
+}
+
+// Encodes elements of a block type of caches.
+void PackBlocks(std::span<const double> values, DType dtype, std::span<std::byte> bytes) {
+  RL_CHECK(sdk::IsBlockCacheType(dtype));
+  RL_CHECK(values.size() % sdk::kCacheBlock == 0);
+  std::vector<float> floats(values.size());
+  std::ranges::transform(values, floats.begin(),
+                         [](double value) { return static_cast<float>(value); });
+  sdk::QuantizeCacheRow(dtype, floats.data(), floats.size(), bytes.data());
 }
 
 }  // namespace
@@ -104,6 +115,19 @@ double RoundTo(DType dtype, double value) {
   }
 }
 
+void RoundAll(DType dtype, std::span<double> values) {
+  if (!sdk::IsBlockCacheType(dtype)) {
+    for (double& value : values) value = RoundTo(dtype, value);
+    return;
+  }
+  std::vector<std::byte> bytes(RowBytes(dtype, values.size()));
+  PackBlocks(values, dtype, bytes);
+  std::vector<float> decoded(values.size());
+  const Status status = Dequantize(dtype, bytes, decoded);
+  RL_CHECK(status.has_value());
+  std::ranges::copy(decoded, values.begin());
+}
+
 Status ReadFloats(const Tensor& tensor, int64_t first, std::span<double> out) {
   RL_CHECK(first >= 0 && first + static_cast<int64_t>(out.size()) <= tensor.elements());
   if (!tensor.f.empty()) {
@@ -159,6 +183,11 @@ void PackElements(const Tensor& tensor, int64_t first, int64_t count, DType dtyp
                   std::span<std::byte> bytes) {
   RL_CHECK(first >= 0 && count >= 0 && first + count <= tensor.elements());
   RL_CHECK(RowBytes(dtype, static_cast<uint64_t>(at + count)) <= bytes.size());
+  if (IsBlockType(dtype)) {
+    PackBlocks(std::span(tensor.f).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+               dtype, bytes.subspan(RowBytes(dtype, static_cast<uint64_t>(at))));
+    return;
+  }
   for (int64_t j = 0; j < count; ++j) {
     const auto from = static_cast<size_t>(first + j);
     switch (dtype) {
@@ -187,7 +216,7 @@ void PackElements(const Tensor& tensor, int64_t first, int64_t count, DType dtyp
         StoreAs(bytes, at + j, tensor.i[from]);
         break;
       default:
-        RL_CHECK(!"a block type cannot be stored to");
+        RL_CHECK(!"block types are stored above");
     }
   }
 }

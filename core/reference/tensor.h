@@ -44,6 +44,8 @@ Tensor MakeZeros(DType dtype, std::vector<int64_t> dims);
 // The value after a store to this dtype: rounded to nearest even for f16 and bf16, to float for
 // f32; unchanged for other types.
 [[nodiscard]] double RoundTo(DType dtype, double value);
+// The same for values of any type, in whole blocks where it has blocks that a cache may have.
+void RoundAll(DType dtype, std::span<double> values);
 
 // Reads elements [first, first + out.size()) in row-major order. For block types both numbers must
 // be multiples of the block length. Errors: those of Dequantize.
@@ -53,8 +55,9 @@ Status ReadFloats(const Tensor& tensor, int64_t first, std::span<double> out);
 // Returns the tensor with its elements in f or i. Error ref.size if `packed` has the wrong length.
 Result<Tensor> Unpack(const Tensor& tensor);
 
-// Writes elements [first, first + count) of `tensor` (plain dtype, unpacked) to the bytes of a
-// tensor of `dtype`, starting at its element `at`. Rounds like RoundTo().
+// Writes elements [first, first + count) of `tensor` (unpacked) to the bytes of a tensor of
+// `dtype`, plain or a block type of caches, starting at its element `at`. Rounds like RoundAll();
+// all three numbers are multiples of the block length.
 void PackElements(const Tensor& tensor, int64_t first, int64_t count, DType dtype, int64_t at,
                   std::span<std::byte> bytes);
 

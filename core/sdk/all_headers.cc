@@ -2,6 +2,7 @@
 #include <rullama/sdk/attributes.h>
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/blocks.h>
+#include <rullama/sdk/cache_rows.h>
 #include <rullama/sdk/codebooks.h>
 #include <rullama/sdk/dequantize.h>
 #include <rullama/sdk/dequantize_codebook.h>

@@ -133,6 +133,34 @@ TEST_F(OldPlugin, IsNotAskedAboutAttentionWithLastVisiblePositions) {
   EXPECT_EQ(support->at(0).reason, "needs a plugin of ABI 1.4, 'old' has 1.0");
 }
 
+// It would copy rows of blocks by the size of their elements.
+TEST_F(OldPlugin, IsNotAskedAboutKeysAndValuesInBlocks) {
+  GraphBuilder b("graph");
+  const ValueId rows = b.Input("rows", {DType::kI32, {Dim::T()}});
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 1, 32}});
+  const ValueId keys = b.Add(ops::Cast{.x = x, .dtype = DType::kQ8_0}, "keys");
+  const ValueId state = b.State("state", {DType::kQ8_0, {1, 4, 1, 32}});
+  b.Add(ops::StateAppend{.state = state, .rows = keys, .pos = rows, .slot = rows}, "next");
+  const auto graph = std::move(b).Finish();
+  ASSERT_TRUE(graph) << graph.error().ToString();
+  const auto support = device_->QueryOps(*graph);
+  ASSERT_TRUE(support) << support.error().ToString();
+  for (const OpSupport& op : *support) {
+    EXPECT_EQ(op.reason, "needs a plugin of ABI 1.8, 'old' has 1.0");
+  }
+}
+
+TEST_F(OldPlugin, IsNotAskedAboutValuesOfAnotherTypeThanKeys) {
+  AttentionGraph graph;
+  graph.op.v_new = graph.b.Input("v", {DType::kF16, {Dim::T(), 1, 8}});
+  graph.op.k_state = graph.b.State("k", {DType::kF32, {1, 4, 1, 8}});
+  graph.op.v_state = graph.b.State("v_state", {DType::kF16, {1, 4, 1, 8}});
+  graph.op.past = graph.b.Input("past", {DType::kI32, {1}});
+  const auto support = device_->QueryOps(*std::move(graph).Finish());
+  ASSERT_TRUE(support) << support.error().ToString();
+  EXPECT_EQ(support->at(0).reason, "needs a plugin of ABI 1.8, 'old' has 1.0");
+}
+
 TEST_F(OldPlugin, Computes) {
   Graph graph = TwoOps();
   graph.ops.pop_back();

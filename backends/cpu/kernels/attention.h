@@ -1,8 +1,8 @@
 // Attention of some queries over the keys and values of one head, tile by tile with an online
 // softmax. Many queries share a tile that is converted to float32 first; for a few, as in decoding,
-// rows in f16 are converted in registers where they lie. Products and sums are float32. The result
-// of a query does not depend on the other queries of the call. Included after one of the simd_*.h
-// headers; internal linkage, see there.
+// rows in f16 and in blocks are converted in registers where they lie. Products and sums are
+// float32. The result of a query does not depend on the other queries of the call. Included after
+// one of the simd_*.h headers; internal linkage, see there.
 #pragma once
 
 #include <type_traits>
@@ -40,7 +40,7 @@ RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
   return s;
 }
 
-// The most queries for which f16 rows are converted in registers, once for each block of queries:
+// The most queries for which rows are converted in registers, once for each block of queries:
 // those of a decoded row, in most models. For 64 queries a converted tile is up to 13 % faster.
 constexpr size_t kQueriesInPlace = 8;
 
@@ -78,18 +78,62 @@ struct HalfTile {
   size_t next_keys;  // elements from a key of this tile to that of the next one; 0 in the last tile
 };
 
-// Finds rows [first, first + count) of a run. Returns false if some are in float32.
+// Finds rows [first, first + count) of a run. Returns false if some are of another type.
 RL_INLINE bool FindHalfTile(const KvRun& run, size_t first, size_t count, HalfTile& tile) {
   bool all_half = true;
   size_t stride = 0;
   ForEachRow(run, first, count, [&](size_t t, const KvSegment& segment, size_t row) {
-    all_half = all_half && segment.dtype == DType::kF16;
+    all_half = all_half && segment.key_type == DType::kF16 && segment.value_type == DType::kF16;
     tile.keys[t] = reinterpret_cast<const uint16_t*>(KeyRow(segment, row));
     tile.values[t] = reinterpret_cast<const uint16_t*>(ValueRow(segment, row));
     stride = segment.key_stride;
   });
   tile.next_keys = first + count < run.rows ? kAttentionTile * stride / sizeof(uint16_t) : 0;
   return all_half;
+}
+
+// Rows of a tile in blocks; those that are read next lie `ahead_by` bytes after the rows `ahead`.
+template <typename Block>
+struct BlockRows {
+  static constexpr int kQueries = HalfRows::kQueries;
+  const uint8_t* const* rows;
+  const uint8_t* const* ahead;
+  size_t ahead_by;
+
+  RL_INLINE F32x16 At(size_t t, size_t i) const {
+    return LoadSixteen<Block>(rows[t] + i / kCacheBlock * sizeof(Block), i % kCacheBlock);
+  }
+  // A cache line holds more than a block.
+  RL_INLINE void FetchAhead(size_t t, size_t i) const {
+    if (i % kCacheBlock == 0) PrefetchFar(ahead[t] + ahead_by + i / kCacheBlock * sizeof(Block));
+  }
+};
+
+// The keys and values of a tile in blocks.
+struct BlockTile {
+  const uint8_t* keys[kAttentionTile];
+  const uint8_t* values[kAttentionTile];
+  DType key_type, value_type;
+  size_t next_keys;  // bytes from a key of this tile to that of the next one; 0 in the last tile
+};
+
+// Finds rows [first, first + count) of a run. Returns false if some are not in blocks.
+[[gnu::noinline]] bool FindBlockTile(const KvRun& run, size_t first, size_t count,
+                                     BlockTile& tile) {
+  tile.key_type = run.segments->key_type;
+  tile.value_type = run.segments->value_type;
+  bool all_blocks = IsBlockType(tile.key_type) && IsBlockType(tile.value_type);
+  if (!all_blocks) return false;
+  size_t stride = 0;
+  ForEachRow(run, first, count, [&](size_t t, const KvSegment& segment, size_t row) {
+    all_blocks =
+        all_blocks && segment.key_type == tile.key_type && segment.value_type == tile.value_type;
+    tile.keys[t] = KeyRow(segment, row);
+    tile.values[t] = ValueRow(segment, row);
+    stride = segment.key_stride;
+  });
+  tile.next_keys = first + count < run.rows ? kAttentionTile * stride : 0;
+  return all_blocks;
 }
 
 // scores[kQueries][t, t + kKeys) = the dot products of a block of queries and keys.
@@ -196,6 +240,23 @@ RL_INLINE void AddValues(const AttentionState& s, const Rows& rows, size_t keys)
   });
 }
 
+// ScoreKeys and AddValues of rows in blocks. Functions of their own, so that the code for rows in
+// f16 stays as it is.
+[[gnu::noinline]] void ScoreBlocks(const AttentionState& s, const BlockTile& tile, size_t keys) {
+  if (tile.key_type == DType::kQ8_0) {
+    ScoreKeys(s, BlockRows<sdk::BlockQ8_0>{tile.keys, tile.values, 0}, keys);
+  } else {
+    ScoreKeys(s, BlockRows<sdk::BlockQ4_0>{tile.keys, tile.values, 0}, keys);
+  }
+}
+[[gnu::noinline]] void AddBlocks(const AttentionState& s, const BlockTile& tile, size_t keys) {
+  if (tile.value_type == DType::kQ8_0) {
+    AddValues(s, BlockRows<sdk::BlockQ8_0>{tile.values, tile.keys, tile.next_keys}, keys);
+  } else {
+    AddValues(s, BlockRows<sdk::BlockQ4_0>{tile.values, tile.keys, tile.next_keys}, keys);
+  }
+}
+
 // Masks the scores of one query, turns them into weights and updates its running maximum and sum.
 // The tile holds positions [first, first + keys).
 void SoftmaxStep(const AttentionState& s, const AttentionQuery& query, size_t index, int64_t first,
@@ -236,8 +297,13 @@ void AttendTile(const AttentionArgs& args, const KvRun& run, size_t row, size_t 
   const bool in_place =
       s.active_count <= kQueriesInPlace && s.dim == s.padded && FindHalfTile(run, row, keys, half);
   const ConvertedRows converted{s.tile, s.padded};
+  BlockTile tile;
+  const bool blocks = !in_place && s.active_count <= kQueriesInPlace && s.dim == s.padded &&
+                      FindBlockTile(run, row, keys, tile);
   if (in_place) {
     ScoreKeys(s, HalfRows{half.keys, half.values, 0}, keys);
+  } else if (blocks) {
+    ScoreBlocks(s, tile, keys);
   } else {
     LoadTile<RowsOf::kKeys>(run, row, keys, s, s.tile);
     ScoreKeys(s, converted, keys);
@@ -247,6 +313,8 @@ void AttendTile(const AttentionArgs& args, const KvRun& run, size_t row, size_t 
   }
   if (in_place) {
     AddValues(s, HalfRows{half.values, half.keys, half.next_keys}, keys);
+  } else if (blocks) {
+    AddBlocks(s, tile, keys);
   } else {
     LoadTile<RowsOf::kValues>(run, row, keys, s, s.tile);
     AddValues(s, converted, keys);

@@ -14,12 +14,13 @@ namespace rullama::cpu {
 // first_position + i. A ring buffer that wraps is passed as two segments, and so are cached and
 // fresh rows.
 struct KvSegment {
-  const void* keys = nullptr;               // row 0: head_dim elements of `dtype`
+  const void* keys = nullptr;               // row 0: head_dim elements of `key_type`
   const void* values = nullptr;             // row 0
   size_t key_stride = 0, value_stride = 0;  // bytes between rows
   size_t count = 0;
   int64_t first_position = 0;
-  DType dtype = DType::kF16;  // kF16 or kF32
+  // Types of caches (<rullama/sdk/cache_rows.h>).
+  DType key_type = DType::kF16, value_type = DType::kF16;
   // Whether a tile may begin in the segment before and continue in this one.
   bool joins = false;
 };

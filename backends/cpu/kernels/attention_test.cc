@@ -1,4 +1,6 @@
 // Compares attention on every level with a float64 softmax over the visible keys.
+#include <rullama/sdk/cache_rows.h>
+#include <rullama/sdk/dequantize.h>
 #include <rullama/sdk/half.h>
 
 #include <cmath>
@@ -26,18 +28,24 @@ struct Cache {
 Cache MakeCache(size_t rows, size_t dim, DType dtype, Rng& rng) {
   Cache cache;
   cache.exact = RandomFloats(rows * dim, 0.5f, rng);
-  const size_t element = dtype == DType::kF16 ? 2 : 4;
-  cache.stride = 2 * dim * element;  // the row of another head lies between
+  const size_t row_bytes = RowBytes(dtype, dim);
+  cache.stride = 2 * row_bytes;  // the row of another head lies between
   cache.bytes.assign(rows * cache.stride, 0xFF);
-  for (size_t i = 0; i < cache.exact.size(); ++i) {
-    uint8_t* at = &cache.bytes[i / dim * cache.stride + i % dim * element];
-    if (dtype == DType::kF16) {
-      const uint16_t half = FloatToHalf(cache.exact[i]);
-      cache.exact[i] = HalfToFloat(half);
-      std::memcpy(at, &half, 2);
-    } else {
-      std::memcpy(at, &cache.exact[i], 4);
+  for (size_t row = 0; row < rows; ++row) {
+    float* exact = &cache.exact[row * dim];
+    auto* bytes = reinterpret_cast<std::byte*>(&cache.bytes[row * cache.stride]);
+    for (size_t i = 0; i < dim && !IsBlockType(dtype); ++i) {
+      const uint16_t half = FloatToHalf(exact[i]), brain = FloatToBFloat16(exact[i]);
+      if (dtype == DType::kF16) exact[i] = HalfToFloat(half);
+      if (dtype == DType::kBF16) exact[i] = BFloat16ToFloat(brain);
+      const void* from = &exact[i];
+      if (dtype == DType::kF16) from = &half;
+      if (dtype == DType::kBF16) from = &brain;
+      std::memcpy(bytes + RowBytes(dtype, i), from, RowBytes(dtype, 1));
     }
+    if (!IsBlockType(dtype)) continue;
+    sdk::QuantizeCacheRow(dtype, exact, dim, bytes);
+    sdk::FindDequantizer(dtype)(bytes, dim / sdk::kCacheBlock, exact);
   }
   return cache;
 }
@@ -72,7 +80,8 @@ Scene MakeScene(size_t dim, std::vector<Part> parts, size_t query_count, Rng& rn
                           .value_stride = s.values[i].stride,
                           .count = s.parts[i].rows,
                           .first_position = s.parts[i].first_position,
-                          .dtype = s.parts[i].dtype});
+                          .key_type = s.parts[i].dtype,
+                          .value_type = s.parts[i].dtype});
   }
   s.q = RandomFloats(query_count * dim, 1.0f, rng);
   s.out.assign(query_count * dim, 7.0f);
@@ -168,6 +177,38 @@ TEST_P(AttentionTest, DecodeWithSharedHead) {
         Run(s, 0.25f);
         Check(s, 0.25f);
       }
+    }
+  }
+}
+
+TEST_P(AttentionTest, CachesOfOtherTypes) {
+  Rng rng(3);
+  for (size_t dim : {32u, 64u, 96u, 256u, 512u}) {
+    for (DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_0}) {
+      for (size_t heads : {1u, 2u, 5u, 8u, 40u}) {
+        Scene s = MakeScene(dim, {{71, 0, dtype}}, heads, rng);
+        for (auto& query : s.queries) query.last_visible = 70;
+        Run(s, 0.25f);
+        Check(s, 0.25f);
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, KeysAndValuesMayDifferInType) {
+  Rng rng(4);
+  for (const auto& [keys, values] :
+       {std::pair(DType::kF16, DType::kQ8_0), std::pair(DType::kQ8_0, DType::kQ4_0),
+        std::pair(DType::kQ4_0, DType::kF16)}) {
+    for (size_t heads : {2u, 8u, 40u}) {
+      Scene s = MakeScene(64, {{71, 0, keys}}, heads, rng);
+      s.values[0] = MakeCache(71, 64, values, rng);
+      s.segments[0].values = s.values[0].bytes.data();
+      s.segments[0].value_stride = s.values[0].stride;
+      s.segments[0].value_type = values;
+      for (auto& query : s.queries) query.last_visible = 70;
+      Run(s, 0.25f);
+      Check(s, 0.25f);
     }
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backends/cpu/kernels/attention_args.h"
+#include "backends/cpu/kernels/cache_blocks.h"
 #include "backends/cpu/kernels/float_matmul.h"
 #include "backends/cpu/kernels/vector_math.h"
 
@@ -92,11 +93,7 @@ RL_INLINE void LoadTile(const KvRun& run, size_t first, size_t count, const Runn
   ForEachRow(run, first, count, [&](size_t t, const KvSegment& segment, size_t at) {
     const uint8_t* row = kOf == RowsOf::kKeys ? KeyRow(segment, at) : ValueRow(segment, at);
     float* out = tile + t * s.padded;
-    if (segment.dtype == DType::kF16) {
-      DequantizeFloatRow<DType::kF16>(row, s.dim, out);
-    } else {
-      DequantizeFloatRow<DType::kF32>(row, s.dim, out);
-    }
+    LoadCacheRow(kOf == RowsOf::kKeys ? segment.key_type : segment.value_type, row, s.dim, out);
     for (size_t i = s.dim; i < s.padded; ++i) out[i] = 0.0f;
   });
 }

@@ -79,6 +79,8 @@ struct KernelTable {
   // out[i+half] = x[i] sin[i] + x[i+half] cos[i]. out may be x.
   void (*rope_neox)(const float* x, const float* cos, const float* sin, size_t half,
                     float* out) = nullptr;
+  // The Walsh-Hadamard transform of x * scale; n is a power of two. out may be x.
+  void (*rotate)(const float* x, size_t n, float scale, float* out) = nullptr;
 
   float (*dot)(const float* a, const float* b, size_t n) = nullptr;
   float (*max)(const float* x, size_t n) = nullptr;   // -inf for n = 0; NaN never wins

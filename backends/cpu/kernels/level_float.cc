@@ -29,6 +29,7 @@ void AddFloatKernels<kIsa>(KernelTable& table) {
   table.rms_norm_add = &RmsNormAddRow;
   table.softmax = &SoftmaxRow;
   table.rope_neox = &RopeNeoxRow;
+  table.rotate = &RotateRow;
   table.dot = &DotRow;
   table.max = &MaxRow;
   table.sum = &SumRow;

@@ -1,6 +1,8 @@
 // Pointwise and row kernels in float32. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
+#include <cstdint>
+
 #include "backends/cpu/kernels/simd.h"
 #include "backends/cpu/kernels/vector_math.h"
 #include "backends/cpu/kernels/weighted_rows.h"
@@ -192,6 +194,54 @@ void RopeNeoxRow(const float* x, const float* cos, const float* sin, size_t half
     const F32x16 c = LoadPartial(cos + i, n), s = LoadPartial(sin + i, n);
     StorePartial(out + i, n, Sub(Mul(a, c), Mul(b, s)));
     StorePartial(out + half + i, n, Add(Mul(a, s), Mul(b, c)));
+  }
+}
+
+// Signs of the transform of 16 numbers: row i is what number i adds to each result.
+struct RotationOf16 {
+  float signs[16][16];
+};
+constexpr RotationOf16 kRotationOf16 = [] {
+  RotationOf16 rotation{};
+  for (uint32_t i = 0; i < 16; ++i) {
+    for (uint32_t j = 0; j < 16; ++j) {
+      rotation.signs[i][j] = __builtin_popcount(i & j) % 2 == 0 ? 1.0f : -1.0f;
+    }
+  }
+  return rotation;
+}();
+
+// Each run of 16 of kRuns runs, side by side: a sum waits for itself. `out` may be `x`.
+template <int kRuns>
+RL_INLINE void RotateSixteens(const float* x, float scale, float* out) {
+  F32x16 sums[kRuns];
+  for (int run = 0; run < kRuns; ++run) sums[run] = Zero();
+  for (size_t i = 0; i < 16; ++i) {
+    const F32x16 signs = Load(kRotationOf16.signs[i]);
+    for (int run = 0; run < kRuns; ++run) {
+      sums[run] = Fma(Set1(x[16 * run + static_cast<int>(i)] * scale), signs, sums[run]);
+    }
+  }
+  for (int run = 0; run < kRuns; ++run) Store(out + 16 * run, sums[run]);
+}
+void RotateRow(const float* x, size_t n, float scale, float* out) {
+  if (n < 16) {
+    float row[16];
+    Store(row, LoadPartial(x, n));
+    RotateSixteens<1>(row, scale, row);
+    StorePartial(out, n, Load(row));
+    return;
+  }
+  size_t done = 0;
+  for (; done + 64 <= n; done += 64) RotateSixteens<4>(x + done, scale, out + done);
+  for (; done < n; done += 16) RotateSixteens<1>(x + done, scale, out + done);
+  for (size_t apart = 16; apart < n; apart *= 2) {
+    for (size_t i = 0; i < n; i += 16) {
+      if ((i & apart) != 0) continue;
+      const F32x16 a = Load(out + i), b = Load(out + i + apart);
+      Store(out + i, Add(a, b));
+      Store(out + i + apart, Sub(a, b));
+    }
   }
 }
 

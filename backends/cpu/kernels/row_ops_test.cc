@@ -2,6 +2,7 @@
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -273,6 +274,25 @@ TEST_P(RowOpsTest, RopeRotatesPairs) {
       ASSERT_NEAR(y[i], double{x[i]} * cos[i] - double{x[half + i]} * sin[i], 5e-7);
       ASSERT_NEAR(y[half + i], double{x[i]} * sin[i] + double{x[half + i]} * cos[i], 5e-7);
     }
+  }
+}
+
+TEST_P(RowOpsTest, RotateIsAWalshHadamardTransform) {
+  Rng rng(11);
+  for (size_t n : {2u, 8u, 32u, 64u, 128u, 256u, 512u}) {
+    const auto x = RandomFloats(n, 1.0f, rng);
+    const float scale = 1 / std::sqrt(static_cast<float>(n));
+    std::vector<float> y(n), back = x;
+    table().rotate(x.data(), n, scale, y.data());
+    for (size_t i = 0; i < n; ++i) {
+      double expected = 0;
+      for (size_t j = 0; j < n; ++j) {
+        expected += std::popcount(i & j) % 2 == 0 ? double{x[j]} : -double{x[j]};
+      }
+      ASSERT_NEAR(y[i], expected * scale, 2e-6) << "n " << n << ", i " << i;
+    }
+    table().rotate(y.data(), n, scale, back.data());
+    for (size_t i = 0; i < n; ++i) ASSERT_NEAR(back[i], x[i], 2e-6);
   }
 }
 

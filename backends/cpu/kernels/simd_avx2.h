@@ -404,6 +404,13 @@ RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
           _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
 }
+// Bits [shift, shift + 4) of 16 bytes.
+RL_INLINE F32x16 Nibbles16(const uint8_t* p, int shift) {
+  const __m128i shifted = _mm_srl_epi16(Load16(p), _mm_cvtsi32_si128(shift));
+  const __m128i codes = _mm_and_si128(shifted, _mm_set1_epi8(15));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(codes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)))};
+}
 template <size_t kStride>
 RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
   const __m128i halves =

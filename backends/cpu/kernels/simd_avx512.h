@@ -322,6 +322,13 @@ RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
 }
+// Bits [shift, shift + 4) of 16 bytes.
+RL_INLINE F32x16 Nibbles16(const uint8_t* p, int shift) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i codes =
+      _mm_and_si128(_mm_srl_epi16(bytes, _mm_cvtsi32_si128(shift)), _mm_set1_epi8(15));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes))};
+}
 template <size_t kStride>
 RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
   const __m128i halves =

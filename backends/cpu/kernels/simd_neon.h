@@ -163,6 +163,11 @@ RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(lower))), vcvtq_f32_s32(vmovl_high_s16(lower)),
            vcvtq_f32_s32(vmovl_s16(vget_low_s16(upper))), vcvtq_f32_s32(vmovl_high_s16(upper))}};
 }
+// Bits [shift, shift + 4) of 16 bytes.
+RL_INLINE F32x16 Nibbles16(const uint8_t* p, int shift) {
+  const uint8x16_t shifted = vshlq_u8(vld1q_u8(p), vdupq_n_s8(static_cast<int8_t>(-shift)));
+  return BytesToFloats(vandq_u8(shifted, vdupq_n_u8(15)));
+}
 // The 16-bit number at p in lane kLane of `lanes`.
 template <int kLane>
 RL_INLINE uint16x4_t WithHalf(const uint8_t* p, uint16x4_t lanes) {

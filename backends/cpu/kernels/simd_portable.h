@@ -222,6 +222,12 @@ RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   for (int i = 0; i < 16; ++i) lanes.v[i] = static_cast<float>(static_cast<int8_t>(p[i]));
   return Load(lanes.v);
 }
+// Bits [shift, shift + 4) of 16 bytes.
+RL_INLINE F32x16 Nibbles16(const uint8_t* p, int shift) {
+  Lanes16 lanes;
+  for (int i = 0; i < 16; ++i) lanes.v[i] = static_cast<float>(p[i] >> shift & 15);
+  return Load(lanes.v);
+}
 // Eight f16 numbers kStride bytes apart, each in two lanes.
 template <size_t kStride>
 RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
