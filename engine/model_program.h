@@ -34,7 +34,7 @@ struct ModelProgramOptions {
   const ModelAdapters* adapters = nullptr;  // null: none
   int64_t slots = 1;                        // sequences of their own
   int64_t capacity = 0;                     // tokens per slot
-  DType kv_dtype = DType::kF16;
+  CacheTypes kv_dtype = {};
   StepLimits limits = {.max_t = 1};  // of a step of the causal pass
   int64_t spare_rows = 0;            // as BuildOptions::spare_rows
   // The most rows of a step with soft tokens; 0: the program has no graph for such steps. With

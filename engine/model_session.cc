@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "engine/loading/backend_check.h"
 #include "engine/loading/layer_placement.h"
 #include "media/picture_size.h"
 
@@ -136,6 +137,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   }
   devices_.policy.host_weights = settings.host_weights;
   const Assistant* assistant = options.assistant ? options.assistant->assistant.get() : nullptr;
+  RL_RETURN_IF_ERROR(CheckCacheTypes(*model_.model, config(), devices_));
   RL_ASSIGN_OR_RETURN(
       ModelProgram program,
       BuildModelProgram(*model_.model, {.outputs = options.outputs,

@@ -186,7 +186,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                       ResolveSettings(model.config().sampler, *model.file.file));
   const EntropyBoundSettings diffusion =
       ResolveSettings(model.config().sampler.diffusion, RecommendedBy(model.facts().canvas));
-  const auto build = [&](DType kv_dtype) {
+  const auto build = [&](CacheTypes kv_dtype) {
     return BuildModelProgram(*model.model,
                              {.sampler = &sampler,
                               .diffusion = &diffusion,
@@ -209,7 +209,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(DrawingFiles files, OpenDrawings(flags));
   if (flags.fused && files.any()) return DrawFused(flags, form, files, console);
   if (flags.before) {
-    const DType kv = KvDtypeFor(model.config(), model.config().backend.name);
+    const CacheTypes kv = KvDtypeFor(model.config(), model.config().backend.name);
     RL_ASSIGN_OR_RETURN(const ModelProgram program, build(kv));
     const Graph& graph = shown_of(program);
     if (files.any()) {

@@ -45,8 +45,8 @@ std::vector<std::byte> SomeEmbeddings(const TensorType& type) {
 
 // The graph of one step over the tokens, with all logits; constants that the file does not have go
 // to `constants`.
-Status Build(const Model& network, const ModelAdapters& adapters, DType kv_dtype, DiffModel& model,
-             std::vector<SyntheticConstant>& constants) {
+Status Build(const Model& network, const ModelAdapters& adapters, CacheTypes kv_dtype,
+             DiffModel& model, std::vector<SyntheticConstant>& constants) {
   const ModelFacts& facts = network.facts();
   const auto rows = static_cast<int64_t>(model.tokens.size());
   const ModelPass pass = facts.denoises() ? ModelPass::kCanvas : ModelPass::kCausal;
@@ -147,7 +147,7 @@ Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
   }
   model->name = file.file.name;
   // One number format for every backend, or they would not run the same graph.
-  const DType kv_dtype = KvDtypeFor(file.config(), "any");
+  const CacheTypes kv_dtype = KvDtypeFor(file.config(), "any");
   std::vector<SyntheticConstant> constants;
   RL_RETURN_IF_ERROR(Build(*file.model, file.adapters, kv_dtype, *model, constants));
   auto weights = std::make_unique<GgufWeights>(*file.file.file);

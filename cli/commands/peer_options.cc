@@ -52,15 +52,8 @@ Status ApplyCacheTypes(const PeerOptions& options, LayeredConfig& config) {
   if (!options.cache_type_k && !options.cache_type_v) return OkStatus();
   const std::string k = options.cache_type_k.value_or(kDefaultCacheType);
   const std::string v = options.cache_type_v.value_or(kDefaultCacheType);
-  for (const std::string& type : {k, v}) {
-    if (type == "f16" || type == "f32") continue;
-    return Refused("the KV cache cannot have the type '{}', expected f16 or f32", type);
-  }
-  if (k == v) return config.Set("context.kv_dtype", k, Origin::kFlag, "--cache-type-k");
-  return Refused(
-      "keys are to be {} and values {} (without a flag: {}), but both have one type; give "
-      "--cache-type-k and --cache-type-v the same",
-      k, v, kDefaultCacheType);
+  RL_RETURN_IF_ERROR(config.Set("context.kv_dtype", k, Origin::kFlag, "--cache-type-k"));
+  return config.Set("context.v_dtype", v, Origin::kFlag, "--cache-type-v");
 }
 
 Status ApplyCpuMoe(const PeerOptions& options, LayeredConfig& config) {
@@ -139,9 +132,9 @@ void AddPeerOptions(CLI::App& app, PeerOptions& options) {
       "N");
   add("--flash-attn", options.flash_attention,
       "Also -fa. on or auto: nothing to do, attention is always fused", "MODE");
-  add("--cache-type-k", options.cache_type_k, "Also -ctk. Type of the KV cache: f16 or f32",
-      "TYPE");
-  add("--cache-type-v", options.cache_type_v, "Also -ctv. The same as that of the keys", "TYPE");
+  add("--cache-type-k", options.cache_type_k,
+      "Also -ctk. Type of the keys in the cache: f32, f16, bf16, q8_0 or q4_0", "TYPE");
+  add("--cache-type-v", options.cache_type_v, "Also -ctv. Type of the values in it", "TYPE");
   add("--n-cpu-moe", options.cpu_moe_layers,
       "Also -ncmoe. The experts of the first N layers run on the processor and stay in its memory",
       "N");

@@ -33,13 +33,14 @@ struct ModelConfig {
   std::optional<std::string> mmproj;     // a file of towers; without a value: the model's own
 };
 
-enum class KvDtype { kAuto, kF16, kF32 };
+enum class KvDtype { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
 struct ContextConfig {
   std::optional<int64_t> capacity;       // tokens per slot; min(model's context length, 8192)
   std::optional<int64_t> prefill_chunk;  // tokens per prefill step; without a value: by device
   KvDtype kv_dtype = KvDtype::kAuto;
-  int64_t slots = 1;  // sequences that share the loaded model
+  KvDtype v_dtype = KvDtype::kAuto;  // of the values; kAuto: kv_dtype
+  int64_t slots = 1;                 // sequences that share the loaded model
 };
 
 // A device of a list.

@@ -71,7 +71,8 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
       {"context: 8192\n", "config.type",
        "e.yaml:1:10: 'context': expected keys with values, found '8192'"},
       {"- a\n", "config.type", "e.yaml:1:1: the configuration: expected keys with values, found"},
-      {"context: {kv_dtype: f8}\n", "config.type", "expected one of auto, f16, f32, found 'f8'"},
+      {"context: {kv_dtype: f8}\n", "config.type",
+       "expected one of auto, f32, f16, bf16, q8_0, q4_0, found 'f8'"},
       {"generation: {raw: yes}\n", "config.type", "expected true or false, found 'yes'"},
       {"generation: {stop: END}\n", "config.type", "write [a, b], also for one"},
       {"generation: {stop: [END, \"\"]}\n", "config.type",
@@ -87,7 +88,8 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
       {"architecture: {kv_heads: {sliding: 1}}\n", "config.type", "or {sliding: N, global: N}"},
       {"architecture: {ffn: {owned: 1, globl: 2}}\n", "config.type", "found 'globl'"},
       {"architecture: {family: \"\"}\n", "config.type", "architecture.family: expected a name"},
-      {"context: {kv_dtype: f8}\n", "config.type", "expected one of auto, f16, f32, found 'f8'"},
+      {"context: {kv_dtype: f8}\n", "config.type",
+       "expected one of auto, f32, f16, bf16, q8_0, q4_0, found 'f8'"},
   };
   for (const auto& row : rows) {
     LayeredConfig config;

@@ -30,6 +30,15 @@ BlockSpec ModelSchema() {
       .Build();
 }
 
+ChoiceCodec<KvDtype> CacheTypeCodec() {
+  return {{{"auto", KvDtype::kAuto},
+           {"f32", KvDtype::kF32},
+           {"f16", KvDtype::kF16},
+           {"bf16", KvDtype::kBF16},
+           {"q8_0", KvDtype::kQ8_0},
+           {"q4_0", KvDtype::kQ4_0}}};
+}
+
 BlockSpec ContextSchema() {
   return BlockBuilder<&Config::context>("context", "How much text is kept in memory.")
       .Field(
@@ -43,10 +52,11 @@ BlockSpec ContextSchema() {
           "Tokens of the prompt processed in one step. `auto` is 512 on a processor; on a GPU it "
           "is 2048, or the largest power of two from 512 on whose step leaves a fifth of the "
           "device's memory free.")
-      .Field("kv_dtype", &ContextConfig::kv_dtype,
-             ChoiceCodec<KvDtype>{
-                 {{"auto", KvDtype::kAuto}, {"f16", KvDtype::kF16}, {"f32", KvDtype::kF32}}},
-             "Number format of the KV cache; `auto` lets the backend choose.")
+      .Field("kv_dtype", &ContextConfig::kv_dtype, CacheTypeCodec(),
+             "Number format of the KV cache; `auto` lets the backend choose. `q8_0` takes half the "
+             "memory of `f16` and loses next to nothing, `q4_0` a quarter and loses a little.")
+      .Field("v_dtype", &ContextConfig::v_dtype, CacheTypeCodec(),
+             "Number format of the values in it, if not that of the keys; `auto`: `kv_dtype`.")
       .Field("slots", &ContextConfig::slots, IntegerCodec{1, kMaxSlots},
              "Sequences that can run at the same time, each with its own capacity.")
       .Build();

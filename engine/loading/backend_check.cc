@@ -1,9 +1,13 @@
 #include "engine/loading/backend_check.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <rullama/sdk/slots.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <string_view>
 
 #include "engine/loading/backend_setup.h"
 #include "engine/loading/layer_placement.h"
@@ -13,16 +17,18 @@
 namespace rullama {
 namespace {
 
-Status CheckOn(Registry& registry, const Model& model, const Config& config, const HostHooks& hooks,
-               Notices& notices) {
-  RL_ASSIGN_OR_RETURN(const BackendDevices devices, OpenDevices(registry, config, hooks, notices));
-  // Refusals do not depend on the number of rows.
-  RL_ASSIGN_OR_RETURN(const ModelProgram program,
-                      BuildModelProgram(model, {.outputs = GraphOutputs::kAllLogits,
-                                                .capacity = std::min(kDefaultCapacity,
-                                                                     model.facts().context_length),
-                                                .kv_dtype = KvDtypeFor(config, devices.backend),
-                                                .limits = {.max_t = sdk::kFewRows}}));
+// The program of a model whose refusals are those of any other: they do not depend on the number of
+// rows.
+Result<ModelProgram> SmallProgram(const Model& model, CacheTypes types) {
+  return BuildModelProgram(model,
+                           {.outputs = GraphOutputs::kAllLogits,
+                            .capacity = std::min(kDefaultCapacity, model.facts().context_length),
+                            .kv_dtype = types,
+                            .limits = {.max_t = sdk::kFewRows}});
+}
+
+Status CheckProgram(const ModelProgram& program, const Config& config,
+                    const BackendDevices& devices) {
   RL_ASSIGN_OR_RETURN(const PlacementPolicy policy,
                       PlaceLayers(program.graphs.front().graph, program.layer_outputs,
                                   config.placement.split, devices));
@@ -32,7 +38,36 @@ Status CheckOn(Registry& registry, const Model& model, const Config& config, con
   return OkStatus();
 }
 
+Status CheckTypes(const Model& model, const Config& config, const BackendDevices& devices,
+                  CacheTypes types) {
+  RL_ASSIGN_OR_RETURN(const ModelProgram program, SmallProgram(model, types));
+  return CheckProgram(program, config, devices);
+}
+
+Status CheckOn(Registry& registry, const Model& model, const Config& config, const HostHooks& hooks,
+               Notices& notices) {
+  RL_ASSIGN_OR_RETURN(const BackendDevices devices, OpenDevices(registry, config, hooks, notices));
+  const CacheTypes types = KvDtypeFor(config, devices.backend);
+  RL_RETURN_IF_ERROR(CheckCacheTypes(model, config, devices));
+  return CheckTypes(model, config, devices, types);
+}
+
 }  // namespace
+
+Status CheckCacheTypes(const Model& model, const Config& config, const BackendDevices& devices) {
+  constexpr std::array kTypes = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
+                                 DType::kQ4_0};
+  const CacheTypes wanted = KvDtypeFor(config, devices.backend);
+  if (CheckTypes(model, config, devices, wanted)) return OkStatus();
+  std::vector<std::string_view> others;
+  for (const DType type : kTypes) {
+    if (CheckTypes(model, config, devices, type)) others.push_back(NameOf(type));
+  }
+  if (others.empty()) return OkStatus();  // other ops are refused
+  return MakeError(ErrorKind::kBackend, "backend.kv_dtype",
+                   "a KV cache of {} (context.kv_dtype) does not run on {}, expected one of {}",
+                   ToString(wanted), devices.backend, fmt::join(others, ", "));
+}
 
 Status CheckBackend(const Model& model, const Config& config,
                     const std::vector<std::string>& plugin_paths, const HostHooks& hooks,

@@ -12,6 +12,25 @@ tl::unexpected<Error> InFile(const LoadedModel& model, Error error) {
   return tl::unexpected(std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
 }
 
+// The type that a setting names; `otherwise` where it leaves the choice.
+DType DTypeOf(KvDtype setting, DType otherwise) {
+  switch (setting) {
+    case KvDtype::kF32:
+      return DType::kF32;
+    case KvDtype::kF16:
+      return DType::kF16;
+    case KvDtype::kBF16:
+      return DType::kBF16;
+    case KvDtype::kQ8_0:
+      return DType::kQ8_0;
+    case KvDtype::kQ4_0:
+      return DType::kQ4_0;
+    case KvDtype::kAuto:
+      break;
+  }
+  return otherwise;
+}
+
 }  // namespace
 
 Result<std::vector<ScaledAdapter>> ReadAdapters(const Config& config, const Model& model,
@@ -69,16 +88,10 @@ Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Noti
   return model;
 }
 
-DType KvDtypeFor(const Config& config, const std::string& backend) {
-  switch (config.context.kv_dtype) {
-    case KvDtype::kF16:
-      return DType::kF16;
-    case KvDtype::kF32:
-      return DType::kF32;
-    case KvDtype::kAuto:
-      break;
-  }
-  return backend == "reference" ? DType::kF32 : DType::kF16;
+CacheTypes KvDtypeFor(const Config& config, const std::string& backend) {
+  const DType own = backend == "reference" ? DType::kF32 : DType::kF16;
+  const DType keys = DTypeOf(config.context.kv_dtype, own);
+  return {keys, DTypeOf(config.context.v_dtype, keys)};
 }
 
 }  // namespace rullama

@@ -60,7 +60,7 @@ Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Noti
 Result<std::vector<ScaledAdapter>> ReadAdapters(const Config& config, const Model& model,
                                                 Notices& notices);
 
-// Number format of the KV cache: as configured; `auto` is f16, for the reference backend f32.
-DType KvDtypeFor(const Config& config, const std::string& backend);
+// Number formats of the KV cache: as configured; `auto` is f16, for the reference backend f32.
+CacheTypes KvDtypeFor(const Config& config, const std::string& backend);
 
 }  // namespace rullama

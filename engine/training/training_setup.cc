@@ -92,6 +92,13 @@ Status TrainingSetup::CheckSettings() const {
                      "model.adapters (--lora) are given, expected none; --adapter-init begins with "
                      "an adapter");
   }
+  const CacheTypes types = KvDtypeFor(config_, config_.backend.name);
+  if (IsBlockType(types.keys) || IsBlockType(types.values)) {
+    return MakeError(ErrorKind::kUsage, "train.option",
+                     "context.kv_dtype is {}; training computes keys and values in f32, as blocks "
+                     "have no gradients; leave it at auto",
+                     ToString(types));
+  }
   const auto backend = OptionsOf(config_.backend, 0);
   if (const auto bits = backend.find("activations");
       bits != backend.end() && bits->second == "int8") {

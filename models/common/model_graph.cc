@@ -1,6 +1,13 @@
 #include "models/common/model_graph.h"
 
+#include <fmt/format.h>
+
 namespace rullama {
+
+std::string ToString(const CacheTypes& types) {
+  if (types.keys == types.values) return std::string(NameOf(types.keys));
+  return fmt::format("{} for keys, {} for values", NameOf(types.keys), NameOf(types.values));
+}
 
 void AppendSelfConditioning(ModelGraph& model, ValueId logits, ValueId inverse_temperature) {
   GraphBuilder& b = model.builder;

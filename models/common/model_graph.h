@@ -44,13 +44,25 @@ enum class ModelPass : uint8_t {
   kEncodeMedia,  // only of an encoder that takes media: the same for steps with soft tokens
 };
 
+// The number formats of the KV cache: one type, or one of keys and one of values. Fresh keys and
+// values are rounded to them before attention reads them, so a prompt gives the same numbers in one
+// step or in several.
+struct CacheTypes {
+  DType keys = DType::kF16, values = DType::kF16;
+
+  CacheTypes() = default;
+  CacheTypes(DType both) : keys(both), values(both) {}  // NOLINT: one type is that of both
+  CacheTypes(DType of_keys, DType of_values) : keys(of_keys), values(of_values) {}
+  bool operator==(const CacheTypes&) const = default;
+};
+// "q8_0", or "q8_0 for keys, q4_0 for values".
+[[nodiscard]] std::string ToString(const CacheTypes& types);
+
 struct BuildOptions {
   ModelPass pass = ModelPass::kCausal;
   int64_t slots = 1;     // sequences with a cache of their own
   int64_t capacity = 0;  // tokens per slot; at most the model's context length
-  // Number format of the KV cache, f16 or f32. Fresh keys and values are rounded to it before
-  // attention reads them, so a prompt gives the same numbers in one step or in several.
-  DType kv_dtype = DType::kF16;
+  CacheTypes kv_dtype = {};
   // Without caches a graph has no states: a step sees its own rows only, and `past` is absent. For
   // training, with kv_dtype f32.
   bool caches = true;

@@ -596,6 +596,8 @@ TEST_F(FinetuneTest, MistakesAreErrors) {
     EXPECT_THAT(result.err, HasSubstr(text));
   };
   expect({"--iters", "2", "--epochs", "2"}, 2, "[train.option]");
+  std::ofstream(folder_ / "blocks.yaml") << "context: {kv_dtype: q8_0}\n";
+  expect({"--config", (folder_ / "blocks.yaml").string()}, 2, "blocks have no gradients");
   expect({"--lora-targets", "attn,nose"}, 2, "training.targets has 'nose'");
   expect({"--lora-targets", "per_layer_model_proj"}, 2,
          "expected attn, mlp, all, or names of attn_k, attn_output, attn_q, attn_v, ffn_down, "

@@ -191,11 +191,13 @@ TEST(Habits, TheMainDeviceOfSeveralMayRunAlone) {
   }
 }
 
-TEST(Habits, CacheTypesAreOneSetting) {
-  EXPECT_THAT(Shown({"-ctk", "f32", "-ctv", "f32"}).out, HasSubstr("kv_dtype: f32  # flag"));
-  EXPECT_THAT(Shown({"-ctk", "f16"}).out, HasSubstr("kv_dtype: f16  # flag"));
-  EXPECT_THAT(Shown({"-ctk", "f32"}).err, HasSubstr("keys are to be f32 and values f16"));
-  EXPECT_THAT(Shown({"-ctk", "q8_0", "-ctv", "q8_0"}).err, HasSubstr("expected f16 or f32"));
+TEST(Habits, KeysAndValuesHaveTypesOfTheirOwn) {
+  EXPECT_THAT(Shown({"-ctk", "f32"}).out,
+              AllOf(HasSubstr("kv_dtype: f32  # flag"), HasSubstr("v_dtype: f16  # flag")));
+  EXPECT_THAT(Shown({"-ctk", "q8_0", "-ctv", "q4_0"}).out,
+              AllOf(HasSubstr("kv_dtype: q8_0  # flag"), HasSubstr("v_dtype: q4_0  # flag")));
+  EXPECT_THAT(Shown({"-ctv", "q5_1"}).err,
+              HasSubstr("expected one of auto, f32, f16, bf16, q8_0, q4_0"));
 }
 
 TEST(Habits, FusedAttentionIsAlwaysOn) {

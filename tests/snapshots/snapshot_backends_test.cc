@@ -22,11 +22,15 @@ constexpr int64_t kChunk = 32;
 constexpr int32_t kWindow = 64;  // of the tiny model
 constexpr int32_t kSteps = 8;    // past the window after the shortest prompt
 
-std::unique_ptr<Loaded> OpenTiny(const Backend& backend) {
-  auto loaded = golden::Open(backend, RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf");
+struct Setup {
+  Backend backend;
+  CacheTypes types;
+};
+
+std::unique_ptr<Loaded> OpenTiny(const Setup& setup) {
+  auto loaded = golden::Open(setup.backend, RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf");
   EXPECT_EQ(loaded->config.sliding_window, kWindow);
-  const BuildOptions build{
-      .slots = kSlotCount, .capacity = kCapacity, .kv_dtype = Loaded::KvDtypeOf(backend)};
+  const BuildOptions build{.slots = kSlotCount, .capacity = kCapacity, .kv_dtype = setup.types};
   auto graph = Must(BuildModel(loaded->config, loaded->tensors, build));
   loaded->AddConstants(std::move(graph.constants));
   const SamplerInputs inputs{.tokens = graph.tokens,
@@ -61,7 +65,7 @@ struct Continuation {
   }
 };
 
-class SnapshotBackendsTest : public ::testing::TestWithParam<Backend> {
+class SnapshotBackendsTest : public ::testing::TestWithParam<Setup> {
  protected:
   void SetUp() override { loaded_ = OpenTiny(GetParam()); }
   [[nodiscard]] Session& session() const { return *loaded_->session; }
@@ -182,14 +186,25 @@ TEST_P(SnapshotBackendsTest, ASessionThatHasNotRunGoesOnWithTheSameBytes) {
   EXPECT_TRUE(Generate(0) == expected);
 }
 
-std::vector<Backend> BackendsWithGpus() {
-  std::vector<Backend> backends = golden::Gpus();
-  backends.insert(backends.begin(), {"cpu", ""});
-  return backends;
+std::vector<Setup> Setups() {
+  std::vector<Setup> setups = {{{"cpu", ""}, DType::kF16},
+                               {{"cpu", ""}, DType::kQ8_0},
+                               {{"cpu", ""}, {DType::kQ8_0, DType::kQ4_0}}};
+  for (const Backend& backend : golden::Gpus()) setups.push_back({backend, DType::kF16});
+  return setups;
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, SnapshotBackendsTest, ::testing::ValuesIn(BackendsWithGpus()),
-                         [](const auto& param_info) { return param_info.param.name; });
+// "cpu", "cpu_q8_0", "cpu_q8_0_q4_0"
+std::string NameOfSetup(const ::testing::TestParamInfo<Setup>& info) {
+  const auto& [backend, types] = info.param;
+  std::string name = backend.name;
+  if (types == DType::kF16) return name;
+  name.append("_").append(NameOf(types.keys));
+  return types.keys == types.values ? name : name.append("_").append(NameOf(types.values));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, SnapshotBackendsTest, ::testing::ValuesIn(Setups()),
+                         NameOfSetup);
 
 }  // namespace
 }  // namespace rullama

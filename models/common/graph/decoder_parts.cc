@@ -63,32 +63,34 @@ int64_t CacheRowsOf(LayerKind kind, int64_t window, const BuildOptions& options)
 uint64_t CacheStateBytes(const CacheShape& shape, const BuildOptions& options) {
   const auto elements =
       static_cast<uint64_t>(options.slots * shape.rows * shape.kv_heads * shape.head_dim);
-  return 2 * RowBytes(options.kv_dtype, elements);
+  return RowBytes(options.kv_dtype.keys, elements) + RowBytes(options.kv_dtype.values, elements);
 }
 
 LayerCache AddCache(GraphContext& context, int64_t layer, const CacheShape& shape) {
   LayerCache cache;
   const BuildOptions& options = context.options();
   if (!options.caches) return cache;
-  const TensorType type(options.kv_dtype,
-                        {options.slots, shape.rows, shape.kv_heads, shape.head_dim});
-  cache.k_state = context.builder().State(LayerName(layer, "k"), type);
-  cache.v_state = context.builder().State(LayerName(layer, "v"), type);
+  const auto state = [&](std::string_view name, DType dtype) {
+    return context.builder().State(
+        LayerName(layer, name),
+        {dtype, {options.slots, shape.rows, shape.kv_heads, shape.head_dim}});
+  };
+  cache.k_state = state("k", options.kv_dtype.keys);
+  cache.v_state = state("v", options.kv_dtype.values);
   return cache;
 }
 
-std::string UnroundedName(const GraphContext& context, const std::string& name) {
-  return context.options().kv_dtype == DType::kF32 ? name : name + ".f32";
+std::string UnroundedName(DType dtype, const std::string& name) {
+  return dtype == DType::kF32 ? name : name + ".f32";
 }
 
 void SetFreshRows(GraphContext& context, int64_t layer, ValueId k, ValueId v, LayerCache& cache) {
-  cache.k_new = k;
-  cache.v_new = v;
-  const DType dtype = context.options().kv_dtype;
-  if (dtype == DType::kF32) return;
-  GraphBuilder& b = context.builder();
-  cache.k_new = b.Add(ops::Cast{.x = k, .dtype = dtype}, LayerName(layer, "attn.k"));
-  cache.v_new = b.Add(ops::Cast{.x = v, .dtype = dtype}, LayerName(layer, "attn.v"));
+  const auto rounded = [&](ValueId heads, DType dtype, std::string_view name) {
+    if (dtype == DType::kF32) return heads;
+    return context.builder().Add(ops::Cast{.x = heads, .dtype = dtype}, LayerName(layer, name));
+  };
+  cache.k_new = rounded(k, context.options().kv_dtype.keys, "attn.k");
+  cache.v_new = rounded(v, context.options().kv_dtype.values, "attn.v");
 }
 
 void AppendFreshRows(GraphContext& context, int64_t layer, const LayerCache& cache) {

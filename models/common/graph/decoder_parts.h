@@ -59,9 +59,9 @@ struct LayerCache {
 [[nodiscard]] uint64_t CacheStateBytes(const CacheShape& shape, const BuildOptions& options);
 // Adds the states of a layer, if the graph has caches.
 LayerCache AddCache(GraphContext& context, int64_t layer, const CacheShape& shape);
-// The name of keys or values before they are rounded to the cache's format: NAME itself if that is
-// f32, else NAME.f32.
-[[nodiscard]] std::string UnroundedName(const GraphContext& context, const std::string& name);
+// The name of keys or values before they are rounded to this format of the cache: NAME itself if
+// that is f32, else NAME.f32.
+[[nodiscard]] std::string UnroundedName(DType dtype, const std::string& name);
 // Rounds fresh keys and values, called UnroundedName, to the cache's format.
 void SetFreshRows(GraphContext& context, int64_t layer, ValueId k, ValueId v, LayerCache& cache);
 // Stores the fresh rows. Every reader of the old ones comes first in the graph.

@@ -1,6 +1,7 @@
 #include "models/common/graph/graph_context.h"
 
 #include <fmt/format.h>
+#include <rullama/sdk/cache_rows.h>
 
 #include <utility>
 
@@ -43,9 +44,11 @@ Status CheckOptions(const GraphLimits& limits, const BuildOptions& options) {
                      limits.encodes ? kWritesNoText
                                     : "this model writes text, expected one that makes embeddings");
   }
-  if (options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kF32) {
+  for (const DType dtype : {options.kv_dtype.keys, options.kv_dtype.values}) {
+    if (sdk::IsCacheType(dtype)) continue;
     return MakeError(ErrorKind::kUsage, "model.kv_dtype",
-                     "the KV cache would be {}, expected f16 or f32", NameOf(options.kv_dtype));
+                     "the KV cache would be {}, expected f32, f16, bf16, q8_0 or q4_0",
+                     NameOf(dtype));
   }
   return OkStatus();
 }

@@ -84,6 +84,7 @@ class Gemma3Layers {
     const std::string q_name = LayerName(layer, "attn.q");
     const std::string k_name = LayerName(layer, "attn.k");
     const std::string v_name = LayerName(layer, "attn.v");
+    const CacheTypes& types = context_.options().kv_dtype;
     LayerCache cache = AddCache(context_, layer, CacheShapeOf(config_, context_.options(), layer));
     const ValueId x =
         b.Add(ops::RmsNorm{.x = hidden,
@@ -95,9 +96,10 @@ class Gemma3Layers {
     const ValueId k_heads =
         Project(layer, x, "attn_k.weight", config_.kv_heads, k_name, k_name + ".heads");
     const ValueId v = Project(layer, x, "attn_v.weight", config_.kv_heads, v_name,
-                              UnroundedName(context_, v_name));
+                              UnroundedName(types.values, v_name));
     const ValueId q = Rotate(layer, q_heads, "attn_q_norm.weight", q_name);
-    const ValueId k = Rotate(layer, k_heads, "attn_k_norm.weight", UnroundedName(context_, k_name));
+    const ValueId k =
+        Rotate(layer, k_heads, "attn_k_norm.weight", UnroundedName(types.keys, k_name));
     SetFreshRows(context_, layer, k, v, cache);
     const bool sliding = config_.kind(layer) == LayerKind::kSliding;
     ops::Attention attention{.q = q,

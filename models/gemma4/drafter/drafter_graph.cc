@@ -170,14 +170,16 @@ class DraftBuilder {
     const int64_t owner = CacheForDrafter(parts_.target, kind);
     LayerCache cache = AddCache(target_, owner, CacheShapeOf(parts_.target, options_, owner));
     GraphBuilder& b = builder();
-    cache.k_new = b.Add(
+    const ValueId unseen = b.Add(
         ops::Slice{.x = heads, .axis = 1, .start = 0, .size = parts_.target.layer(owner).kv_heads},
         LayerName(owner, "unseen"));
-    if (options_.kv_dtype != DType::kF32) {
-      cache.k_new = b.Add(ops::Cast{.x = cache.k_new, .dtype = options_.kv_dtype},
-                          LayerName(owner, "unseen.rounded"));
-    }
-    cache.v_new = cache.k_new;
+    const auto rounded = [&](DType dtype, std::string_view name) {
+      if (dtype == DType::kF32) return unseen;
+      return b.Add(ops::Cast{.x = unseen, .dtype = dtype}, LayerName(owner, name));
+    };
+    const auto [keys, values] = options_.kv_dtype;
+    cache.k_new = rounded(keys, "unseen.rounded");
+    cache.v_new = keys == values ? cache.k_new : rounded(values, "unseen.values");
     return caches_.emplace(kind, cache).first->second;
   }
 

@@ -53,13 +53,14 @@ void LayerStack::FillCache(int64_t index, ValueId x) {
                          .name = name,
                          .heads_name = name + ".heads"});
   };
+  const CacheTypes& types = context_.options().kv_dtype;
   const std::string k_name = LayerName(index, "attn.k");
   const std::string v_name = LayerName(index, "attn.v");
   const ValueId k_heads = project("attn_k.weight", k_name);
   const ValueId v_heads = layer.k_eq_v ? k_heads : project("attn_v.weight", v_name);
-  const ValueId k = Rotate(index, k_heads, "attn_k_norm.weight", UnroundedName(context_, k_name));
+  const ValueId k = Rotate(index, k_heads, "attn_k_norm.weight", UnroundedName(types.keys, k_name));
   const ValueId v = context_.builder().Add(ops::RmsNorm{.x = v_heads, .eps = c.rms_eps},
-                                           UnroundedName(context_, v_name));
+                                           UnroundedName(types.values, v_name));
   SetFreshRows(context_, index, k, v, caches_[index]);
 }
 

@@ -293,7 +293,10 @@ TEST(Gemma4ModelTest, OptionsOutOfRangeAreRefused) {
   EXPECT_EQ(id({.slots = 1, .capacity = 131073}), "model.capacity");
   EXPECT_EQ(id({.slots = 1, .capacity = 64, .max_t = 0}), "model.rows");
   EXPECT_EQ(id({.slots = 1, .capacity = 64, .max_t = 1, .max_r = 2}), "model.rows");
-  EXPECT_EQ(id({.slots = 1, .capacity = 64, .kv_dtype = DType::kQ8_0}), "model.kv_dtype");
+  EXPECT_EQ(id({.slots = 1, .capacity = 64, .kv_dtype = DType::kQ5_0}), "model.kv_dtype");
+  EXPECT_EQ(id({.slots = 1, .capacity = 64, .kv_dtype = {DType::kQ8_0, DType::kQ4_K}}),
+            "model.kv_dtype");
+  EXPECT_EQ(id({.slots = 1, .capacity = 64, .kv_dtype = {DType::kQ8_0, DType::kQ4_0}}), "none");
 }
 
 }  // namespace
