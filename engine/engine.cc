@@ -38,7 +38,7 @@
 namespace rullama {
 namespace {
 
-ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
+ModelInfo InfoOf(const ModelSession& session, int64_t slots, int64_t spare_rows) {
   const LoadedModel& model = session.model();
   ModelInfo info = EngineAccess::FileInfo(model.file);
   info.backend = session.devices().backend;
@@ -52,6 +52,12 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   info.context_length = model.facts().context_length;
   info.capacity = model.capacity();
   info.slots = slots;
+  if (!model.facts().encodes()) {
+    const CacheTypes types = KvDtypeFor(session.config(), info.backend);
+    info.cache_type = ToString(types);
+    info.slot_bytes = static_cast<int64_t>(model.model->CacheBytes(
+        {.capacity = info.capacity, .kv_dtype = types, .spare_rows = spare_rows}));
+  }
   info.canvas_length = model.facts().canvas.length;
   const EncoderFacts& encoder = model.facts().encoder;
   info.encodes = model.facts().encodes();
@@ -237,7 +243,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
     assistant_drafter = std::make_unique<AssistantDrafter>(
         session->session(), *session->graphs().drafts, EndTokens(session->tokenizer()));
   }
-  info = InfoOf(*session, slots);
+  info = InfoOf(*session, slots, options.spare_rows);
   const ModelFacts& facts = session->model().facts();
   const LayeredConfig& layers = session->model().layers;
   const uint64_t available = AvailableHostMemory();

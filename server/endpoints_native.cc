@@ -99,6 +99,7 @@ void Props(const Services& services, Call& call) {
                    {{"limit_bytes", info.media_cache_bytes},
                     {"used_bytes", stats.media_bytes},
                     {"media", stats.media_entries}}},
+                  {"slot_cache", {{"bytes", info.slot_bytes}, {"type", info.cache_type}}},
                   {"chunk", info.chunk},
                   {"embedding", "mean"}};
   if (services.options.snapshots) {

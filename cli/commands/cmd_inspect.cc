@@ -123,13 +123,20 @@ json MemoryAsJson(const GgufFile& file, int64_t context) {
     return {{"reason", model.error().message}, {"code", model.error().id}};
   }
   const int64_t capacity = std::min(context, (*model)->facts().context_length);
-  const BuildOptions build{.slots = 1, .capacity = capacity};
+  const auto cache_of = [&](DType type) {
+    return (*model)->CacheBytes({.slots = 1, .capacity = capacity, .kv_dtype = type});
+  };
   uint64_t weights = 0;
   for (const TensorInfo& tensor : file.tensors()) weights += tensor.bytes;
-  const uint64_t cache = (*model)->CacheBytes(build);
+  const uint64_t cache = cache_of(DType::kF16);
+  json by_type = json::object();
+  for (const DType type : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
+    by_type[std::string(NameOf(type))] = cache_of(type);
+  }
   return {{"context", capacity},
           {"weights_bytes", weights},
           {"kv_cache_bytes", cache},
+          {"kv_cache_bytes_by_type", std::move(by_type)},
           {"total_bytes", weights + cache}};
 }
 
@@ -251,6 +258,10 @@ std::string HeadText(const json& file) {
     text += fmt::format("memory for a context of {}: weights {}, KV cache (f16) {}, together {}\n",
                         Dump(memory["context"]), SizeOf(memory["weights_bytes"]),
                         SizeOf(memory["kv_cache_bytes"]), SizeOf(memory["total_bytes"]));
+    const json& by_type = memory["kv_cache_bytes_by_type"];
+    text +=
+        fmt::format("  the KV cache in other types (context.kv_dtype): {} in q8_0, {} in q4_0\n",
+                    SizeOf(by_type["q8_0"]), SizeOf(by_type["q4_0"]));
   }
   text += TowersLines(file["towers"]);
   if (const std::string line = DrafterText(file["drafter"]); !line.empty()) {

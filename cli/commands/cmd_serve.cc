@@ -24,6 +24,7 @@
 #include "cli/reports/trace.h"
 #include "cli/terminal/signals.h"
 #include "core/base/printable.h"
+#include "core/base/size_text.h"
 #include "engine/media/media_budget.h"
 #include "engine/scheduling/snapshot_store.h"
 #include "server/api.h"
@@ -250,6 +251,13 @@ std::string OthersText(size_t others) {
   return fmt::format(" and {} other{}", others, others == 1 ? "" : "s");
 }
 
+// What a slot takes, as a line; nothing for a model without a cache.
+std::string SlotText(const ModelInfo& info) {
+  if (info.slot_bytes == 0) return {};
+  return fmt::format("each slot has a KV cache of {} in {}\n",
+                     SizeText(static_cast<uint64_t>(info.slot_bytes)), info.cache_type);
+}
+
 Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   BoundHeap();
   if (flags.config.quiet) console.set_verbosity(Verbosity::kWarnings);
@@ -300,6 +308,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
       const auto http,
       server::HttpServer::Start(http_options, [&](server::Exchange& one) { api.Handle(one); }));
   listener = http.get();
+  console.WriteError(SlotText(info));
   console.WriteError(fmt::format("listening on http://{}:{} ({}{} on {}, {} slots of {} tokens)\n",
                                  config.host, http->port(), models.front().id,
                                  models.size() == 1 ? "" : OthersText(models.size() - 1),

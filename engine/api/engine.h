@@ -58,6 +58,8 @@ struct ModelInfo {
   int64_t context_length = 0;  // the longest the model was trained for, tokens
   int64_t capacity = 0;        // tokens per slot
   int64_t slots = 0;
+  int64_t slot_bytes = 0;       // of the KV cache of a slot; 0: the model has none
+  std::string cache_type;       // "f16", or "q8_0 for keys, q4_0 for values"; empty without a cache
   int64_t canvas_length = 0;    // tokens denoised together; 0: the model writes token by token
   int64_t embedding_width = 0;  // numbers of an embedding; 0: the model makes none
   bool encodes = false;         // it makes embeddings and writes no text

@@ -161,7 +161,11 @@ TEST(Files, InspectShowsTensorsAndMemory) {
   EXPECT_EQ(file["metadata"]["general.architecture"], "gemma4");
   EXPECT_EQ(file["dialect"], "llama.cpp");
   EXPECT_EQ(file["memory"]["context"], 1024);
-  EXPECT_GT(file["memory"]["kv_cache_bytes"], 0);
+  const json& by_type = file["memory"]["kv_cache_bytes_by_type"];
+  EXPECT_EQ(file["memory"]["kv_cache_bytes"], by_type["f16"]);
+  EXPECT_EQ(by_type["f32"].get<uint64_t>(), 2 * by_type["f16"].get<uint64_t>());
+  EXPECT_EQ(by_type["q8_0"].get<uint64_t>(), by_type["f16"].get<uint64_t>() * 34 / 64);
+  EXPECT_EQ(by_type["q4_0"].get<uint64_t>(), by_type["f16"].get<uint64_t>() * 18 / 64);
   uint64_t bytes = 0;
   for (const json& tensor : file["tensors"]) bytes += tensor["bytes"].get<uint64_t>();
   EXPECT_EQ(bytes, file["memory"]["weights_bytes"].get<uint64_t>());
