@@ -235,9 +235,13 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
       2.0 * static_cast<double>(rows * k * batch) * iterations, benchmark::Counter::kIsRate);
 }
 
-void AttentionDecode(benchmark::State& state, Isa isa, size_t heads, size_t head_dim, size_t keys) {
+// Decoding: the queries that share a head of keys and values in a cache of `type`.
+void AttentionDecode(benchmark::State& state, Isa isa, DType type, size_t heads, size_t head_dim,
+                     size_t keys) {
   const KernelTable& table = KernelsFor(isa);
-  const std::vector<uint16_t> cache(2 * keys * head_dim, 0x3400);  // 0.25
+  const size_t row_bytes = RowBytes(type, head_dim);
+  const std::vector<uint16_t> cache(keys * row_bytes, 0x3400);  // 0.25, also of scales
+  const auto* bytes = reinterpret_cast<const std::byte*>(cache.data());
   const std::vector<float> q(heads * head_dim, 0.1f);
   std::vector<float> out(heads * head_dim);
   std::vector<AttentionQuery> queries(heads);
@@ -247,11 +251,13 @@ void AttentionDecode(benchmark::State& state, Isa isa, size_t heads, size_t head
                   .first_visible = 0,
                   .last_visible = static_cast<int64_t>(keys)};
   }
-  const KvSegment segment{.keys = cache.data(),
-                          .values = cache.data() + keys * head_dim,
-                          .key_stride = head_dim * 2,
-                          .value_stride = head_dim * 2,
-                          .count = keys};
+  const KvSegment segment{.keys = bytes,
+                          .values = bytes + keys * row_bytes,
+                          .key_stride = row_bytes,
+                          .value_stride = row_bytes,
+                          .count = keys,
+                          .key_type = type,
+                          .value_type = type};
   std::vector<float> scratch(AttentionScratchBytes(head_dim, heads) / sizeof(float));
   for (auto _ : state) {
     table.attention({.segments = &segment,
@@ -261,7 +267,7 @@ void AttentionDecode(benchmark::State& state, Isa isa, size_t heads, size_t head
                      .head_dim = head_dim,
                      .scratch = scratch.data()});
   }
-  state.SetBytesProcessed(static_cast<int64_t>(cache.size() * 2 * state.iterations()));
+  state.SetBytesProcessed(static_cast<int64_t>(2 * keys * row_bytes) * state.iterations());
   state.counters["ops"] = benchmark::Counter(
       4.0 * static_cast<double>(heads * head_dim * keys) * static_cast<double>(state.iterations()),
       benchmark::Counter::kIsRate);
@@ -330,8 +336,21 @@ void RegisterAll() {
   }
   for (size_t heads : {8u, 64u}) {
     const std::string name = "Attention/queries:" + std::to_string(heads) + "/dim:256/keys:4096";
-    benchmark::RegisterBenchmark(name.c_str(), AttentionDecode, best, heads, size_t{256},
-                                 size_t{4096});
+    benchmark::RegisterBenchmark(name.c_str(), AttentionDecode, best, DType::kF16, heads,
+                                 size_t{256}, size_t{4096});
+  }
+  // Global layers after long contexts: 8 queries a head in E2B, fewer in larger models.
+  for (size_t heads : {2u, 4u, 8u}) {
+    for (DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
+      const std::string name = "Attention/" + std::string(NameOf(type)) +
+                               "/queries:" + std::to_string(heads) + "/dim:512/keys:32768";
+      for (int threads : {1, 2}) {
+        benchmark::RegisterBenchmark(name.c_str(), AttentionDecode, best, type, heads, size_t{512},
+                                     size_t{32768})
+            ->Threads(threads)
+            ->UseRealTime();
+      }
+    }
   }
 }
 
