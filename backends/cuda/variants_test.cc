@@ -172,20 +172,21 @@ TEST(CudaVariants, KernelsOfOtherOps) {
 }
 
 gpu::PipelineKey AttentionKey(uint32_t group, uint32_t rows, uint32_t dim) {
-  return {Shader::kAttention,
-          gpu::kernels::ConstantsOf(gpu::kernels::Attention{.threads = 128,
-                                                            .heads = 16,
-                                                            .kv_heads = 16 / group,
-                                                            .group = group,
-                                                            .rows = rows,
-                                                            .dim = dim,
-                                                            .type = DType::kF16,
-                                                            .slots = 1,
-                                                            .capacity = 100,
-                                                            .window = 0,
-                                                            .canvas = 0,
-                                                            .scale = 1.0F,
-                                                            .batch = 8})};
+  return {Shader::kAttention, gpu::kernels::ConstantsOf(gpu::kernels::Attention{
+                                  .threads = 128,
+                                  .heads = 16,
+                                  .kv_heads = 16 / group,
+                                  .group = group,
+                                  .rows = rows,
+                                  .dim = dim,
+                                  .key_type = static_cast<uint32_t>(DType::kF16),
+                                  .value_type = static_cast<uint32_t>(DType::kF16),
+                                  .slots = 1,
+                                  .capacity = 100,
+                                  .window = 0,
+                                  .canvas = 0,
+                                  .scale = 1.0F,
+                                  .batch = 8})};
 }
 
 TEST(CudaVariants, AttentionWithinItsMemory) {

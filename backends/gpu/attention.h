@@ -19,6 +19,10 @@ inline uint32_t RotatedPairs(const rl_op& rope) {
   return static_cast<uint32_t>(sdk::GraphView::attrs<rl_rope_attrs>(rope).n_rot / 2);
 }
 
+// Whether keys and values are all f16 or all f32, as the kernels for few rows and for matrix units
+// read them.
+bool HasPlainCache(const sdk::GraphView& graph, const rl_op& op);
+
 // The shape and the mask of an attention op.
 struct AttentionShape {
   int64_t rows;   // of queries, at most
@@ -31,7 +35,8 @@ struct AttentionShape {
   int64_t window;    // 0: none
   bool canvas;
   float scale;
-  DType type;  // of keys and values
+  DType type;  // of keys
+  DType value_type;
 
   [[nodiscard]] int64_t HeadsPerKv() const { return heads / kv_heads; }
   // The maximum number of cached keys that a query may see.

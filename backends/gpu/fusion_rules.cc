@@ -176,7 +176,7 @@ bool SameRows(const rl_value& a, const rl_value& b) {
 bool TransformsHeads(const Fusion& fusion, const rl_op& attention, uint32_t value) {
   using operands::Attention;
   const auto times = std::count(attention.inputs, attention.inputs + attention.input_count, value);
-  if (times != 1) return false;
+  if (times != 1 || !HasPlainCache(fusion.graph(), attention)) return false;
   if (attention.inputs[Attention::q] == value) return fusion.OnlyReader(value) != RL_NO_OP;
   if (attention.inputs[Attention::k_new] != value && attention.inputs[Attention::v_new] != value) {
     return false;

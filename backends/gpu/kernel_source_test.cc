@@ -99,7 +99,7 @@ TEST(KernelSourceTest, TraitsAreThoseOfTheKernel) {
 }
 
 TEST(KernelSourceTest, ConstantsAreFoundByNameAndKind) {
-  EXPECT_EQ(FindConstant(Shader::kAttention, "kType"), 6U);
+  EXPECT_EQ(FindConstant(Shader::kAttention, "kKeyType"), 6U);
   EXPECT_EQ(FindConstant(Shader::kAttention, "kWeather"), 0U);
   EXPECT_EQ(FindCapacity(Shader::kTopK), 1U);
   EXPECT_EQ(FindCapacity(Shader::kRope), 0U);

@@ -50,12 +50,6 @@ const OpRow rows::kMeanRows = {RL_OP_mean_rows, sdk::RefuseComposite, nullptr};
 const OpRow rows::kLayerNorm = {RL_OP_layer_norm, sdk::RefuseComposite, nullptr};
 const OpRow rows::kAdaptedLinear = {RL_OP_adapted_linear, sdk::RefuseComposite, nullptr};
 const OpRow rows::kAdaptedGeGluLinear = {RL_OP_adapted_geglu_linear, sdk::RefuseComposite, nullptr};
-// Caches are f16 or f32, so nothing asks for it.
-const OpRow rows::kRotate = {
-    RL_OP_rotate,
-    [](const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
-       const DeviceLimits& /*limits*/) -> std::string { return "no kernel rotates heads"; },
-    nullptr};
 const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, sdk::RefuseComposite, nullptr};
 
 const sdk::OpTable<OpRow>& OpRows() {
@@ -89,10 +83,6 @@ std::string RefuseShapes(const sdk::GraphView& graph, const rl_op& op, const Dev
 
 std::string RefusePlain(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
   if (std::string reason = RefuseShapes(graph, op, limits); !reason.empty()) return reason;
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    const DType type = TypeOf(graph.result(op, i));
-    if (!IsPlainType(type)) return "type " + std::string(NameOf(type));
-  }
   for (uint32_t i = 0; i < op.input_count; ++i) {
     const rl_value* value = graph.input(op, i);
     if (value == nullptr) continue;

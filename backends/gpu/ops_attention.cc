@@ -1,4 +1,5 @@
 // Emission of attention: the choice of its kernel, and the kernel that takes any shape.
+#include <rullama/sdk/cache_rows.h>
 #include <rullama/sdk/operands.h>
 #include <rullama/sdk/slots.h>
 
@@ -62,7 +63,8 @@ void AttentionInTiles(PlanBuilder& plan) {
                                      .group = group,
                                      .rows = query_rows,
                                      .dim = a.dim,
-                                     .type = a.type,
+                                     .key_type = static_cast<uint32_t>(a.type),
+                                     .value_type = static_cast<uint32_t>(a.value_type),
                                      .slots = a.slots,
                                      .capacity = a.capacity,
                                      .window = a.window,
@@ -76,11 +78,10 @@ void AttentionInTiles(PlanBuilder& plan) {
 }
 
 void EmitAttention(PlanBuilder& plan) {
-  if (AttentionOfOneRow(plan) || AttentionOnMatrixUnits(plan) ||
-      FreshAttentionOnMatrixUnits(plan)) {
-    return;
-  }
-  AttentionInTiles(plan);
+  const bool special = HasPlainCache(plan.graph(), plan.op()) &&
+                       (AttentionOfOneRow(plan) || AttentionOnMatrixUnits(plan) ||
+                        FreshAttentionOnMatrixUnits(plan));
+  if (!special) AttentionInTiles(plan);
 }
 
 std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
@@ -88,14 +89,9 @@ std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
   using operands::Attention;
   constexpr int64_t kMaxHeadDim = 4096;  // a query fits the shared memory of attention
   if (std::string reason = RefuseShapes(graph, op, limits); !reason.empty()) return reason;
-  const DType fresh = TypeOf(*graph.input(op, Attention::k_new));
-  for (const uint32_t i :
-       {Attention::k_new, Attention::v_new, Attention::k_state, Attention::v_state}) {
-    const rl_value* value = graph.input(op, i);
-    const DType dtype = value == nullptr ? fresh : TypeOf(*value);
-    if ((dtype != DType::kF16 && dtype != DType::kF32) || dtype != fresh) {
-      return "keys and values must be all f16 or all f32";
-    }
+  for (const uint32_t i : {Attention::k_new, Attention::v_new}) {
+    const DType type = TypeOf(*graph.input(op, i));
+    if (!sdk::IsCacheType(type)) return "keys and values of type " + std::string(NameOf(type));
   }
   const int64_t dim = Last(*graph.input(op, Attention::q));
   return dim % 4 != 0 || dim > kMaxHeadDim ? "head dim " + std::to_string(dim) : "";
@@ -107,6 +103,12 @@ std::string RefusePart(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
 }
 
 }  // namespace
+
+bool HasPlainCache(const sdk::GraphView& graph, const rl_op& op) {
+  const DType keys = TypeOf(*graph.input(op, operands::Attention::k_new));
+  return (keys == DType::kF16 || keys == DType::kF32) &&
+         keys == TypeOf(*graph.input(op, operands::Attention::v_new));
+}
 
 AttentionShape AttentionShapeOf(const PlanBuilder& plan) {
   using operands::Attention;
@@ -123,7 +125,8 @@ AttentionShape AttentionShapeOf(const PlanBuilder& plan) {
                        .window = attrs.window,
                        .canvas = attrs.mask == RL_MASK_CANVAS,
                        .scale = attrs.scale,
-                       .type = TypeOf(keys)};
+                       .type = TypeOf(keys),
+                       .value_type = TypeOf(plan.Input(Attention::v_new))};
   if (const rl_value* state = plan.graph().input(plan.op(), Attention::k_state)) {
     shape.slots = state->dims[0].constant;
     shape.capacity = state->dims[1].constant;

@@ -214,7 +214,8 @@ bool AttentionStatsOnMatrixUnits(PlanBuilder& plan) {
                          .window = attrs.window,
                          .canvas = attrs.mask == RL_MASK_CANVAS,
                          .scale = attrs.scale,
-                         .type = TypeOf(k)};
+                         .type = TypeOf(k),
+                         .value_type = TypeOf(k)};
   if (!FitsCoop(plan.target(), a)) return false;
   const HalfRows keys = HalfHeads(plan, plan.InputIndex(In::k_new), 2);
   EmitCoop(plan, a, {.parts = 2, .stats = true},

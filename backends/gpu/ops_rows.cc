@@ -1,6 +1,7 @@
 // Ops along the last dimension: reduce, softmax, entropy, norms, argmax, min_p_mask, and rope.
 #include <rullama/sdk/operands.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -206,6 +207,20 @@ std::string RefuseRope(const sdk::GraphView& graph, const rl_op& op, const Devic
   return RefusePlain(graph, op, limits);
 }
 
+void Rotate(PlanBuilder& plan) {
+  const rl_value& y = plan.Result();
+  const int64_t columns = Last(y), rows_of_row = RowElements(y) / columns;
+  DispatchBuilder(plan,
+                  kernels::Rotate{.threads = plan.target().Threads(static_cast<uint32_t>(
+                                      std::clamp<int64_t>(columns / 2, 32, 256)))},
+                  {.x = plan.InputIndex(operands::Rotate::x),
+                   .y = plan.ResultIndex(),
+                   .rows = {y.dims[0], rows_of_row},
+                   .columns = columns,
+                   .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(columns)))})
+      .Emit(static_cast<uint64_t>(plan.MaxRows(y) * rows_of_row));
+}
+
 }  // namespace
 
 // A workgroup for each of many short rows, such as heads, would mostly wait to start.
@@ -252,6 +267,7 @@ const OpRow rows::kMinPMask = {RL_OP_min_p_mask, RefusePlain, MinPMask};
 const OpRow rows::kRmsNorm = {RL_OP_rms_norm, RefusePlain, RmsNorm};
 const OpRow rows::kResidualNorm = {RL_OP_residual_norm, RefusePlain, ResidualNorm};
 const OpRow rows::kArgMax = {RL_OP_argmax, RefusePlain, ArgMax};
+const OpRow rows::kRotate = {RL_OP_rotate, RefusePlain, Rotate};
 const OpRow rows::kRope = {RL_OP_rope, RefuseRope, Rope};
 
 }  // namespace rullama::gpu

@@ -1,5 +1,6 @@
 // reshape, fold_rows, slice, concat, pad, cast, copy, gather_rows, gather_last, where,
 // state_append.
+#include <rullama/sdk/cache_rows.h>
 #include <rullama/sdk/operands.h>
 
 #include "backends/gpu/graph_facts.h"
@@ -126,7 +127,18 @@ void Pad(PlanBuilder& plan) {
       s);
 }
 
+void Quantise(PlanBuilder& plan) {
+  const rl_value& y = plan.Result();
+  const int64_t blocks = RowElements(y) / InfoOf(TypeOf(y)).block_elements;
+  DispatchBuilder(plan, kernels::QuantiseRows{.threads = kCopyThreads, .to = y.dtype},
+                  {.x = plan.InputIndex(operands::Cast::x),
+                   .y = plan.ResultIndex(),
+                   .rows = {y.dims[0], blocks}})
+      .Emit(CeilDiv(static_cast<uint64_t>(plan.MaxRows(y) * blocks), kCopyThreads));
+}
+
 void Cast(PlanBuilder& plan) {
+  if (IsBlockType(TypeOf(plan.Result()))) return Quantise(plan);
   const uint32_t x = plan.InputIndex(operands::Cast::x);
   Run(plan, kCast, {plan.graph().value(x).dtype, plan.Result().dtype}, {.x = {.value = x}}, 1,
       WholeRows(plan));
@@ -194,8 +206,13 @@ void StateAppend(PlanBuilder& plan) {
   using operands::StateAppend;
   const rl_value& state = plan.Input(StateAppend::state);
   const rl_value& rows = plan.Input(StateAppend::rows);
-  const int64_t inner = RowElements(state) / state.dims[1].constant;
-  DispatchBuilder(plan, kernels::StateAppend{.threads = kRowThreads, .bytes = BytesOf(state)},
+  const int64_t elements = RowElements(state) / state.dims[1].constant;
+  // Blocks are pairs of bytes.
+  const bool blocks = IsBlockType(TypeOf(state));
+  const uint32_t bytes = blocks ? 2 : BytesOf(state);
+  const auto inner =
+      static_cast<int64_t>(RowBytes(TypeOf(state), static_cast<uint64_t>(elements)) / bytes);
+  DispatchBuilder(plan, kernels::StateAppend{.threads = kRowThreads, .bytes = bytes},
                   {.state = plan.InputIndex(StateAppend::state),
                    .x = plan.InputIndex(StateAppend::rows),
                    .pos = plan.InputIndex(StateAppend::pos),
@@ -206,6 +223,13 @@ void StateAppend(PlanBuilder& plan) {
                    .inner = inner,
                    .op = plan.op_index() + 1})
       .Emit(static_cast<uint64_t>(plan.MaxRows(rows)));
+}
+
+// RefusePlain, but for keys and values in blocks.
+std::string RefuseCache(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
+  const DType type = TypeOf(graph.result(op));
+  return sdk::IsBlockCacheType(type) ? RefuseShapes(graph, op, limits)
+                                     : RefusePlain(graph, op, limits);
 }
 
 std::string RefuseGatherRows(const sdk::GraphView& graph, const rl_op& op,
@@ -253,11 +277,11 @@ const OpRow rows::kFoldRows = {RL_OP_fold_rows, RefusePlain, Copy};
 const OpRow rows::kSlice = {RL_OP_slice, RefusePlain, Slice};
 const OpRow rows::kConcat = {RL_OP_concat, RefusePlain, Concat};
 const OpRow rows::kPad = {RL_OP_pad, RefusePlain, Pad};
-const OpRow rows::kCast = {RL_OP_cast, RefusePlain, Cast};
+const OpRow rows::kCast = {RL_OP_cast, RefuseCache, Cast};
 const OpRow rows::kCopy = {RL_OP_copy, RefusePlain, Copy};
 const OpRow rows::kWhere = {RL_OP_where, RefusePlain, Where};
 const OpRow rows::kGatherRows = {RL_OP_gather_rows, RefuseGatherRows, GatherRows};
 const OpRow rows::kGatherLast = {RL_OP_gather_last, RefusePlain, GatherLast};
-const OpRow rows::kStateAppend = {RL_OP_state_append, RefusePlain, StateAppend};
+const OpRow rows::kStateAppend = {RL_OP_state_append, RefuseCache, StateAppend};
 
 }  // namespace rullama::gpu

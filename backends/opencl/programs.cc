@@ -33,7 +33,8 @@ const char* DefineOf(Form form) {
 bool IsArgument(Form form, Shader shader, size_t index) {
   if (shader == Shader::kPenalties) return index >= 1;
   return form == Form::kCpu && shader == Shader::kAttention && index >= 1 &&
-         index != gpu::FindConstant(shader, "kType");
+         index != gpu::FindConstant(shader, "kKeyType") &&
+         index != gpu::FindConstant(shader, "kValueType");
 }
 
 bool HasArguments(Form form, const PipelineKey& key) {
