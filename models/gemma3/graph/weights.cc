@@ -7,15 +7,10 @@ namespace rullama {
 
 std::vector<TensorSpec> ExpectedTensors(const Gemma3Config& c) {
   std::vector<TensorSpec> specs;
-  const auto add = [&specs](std::string_view name, std::vector<int64_t> dims, Presence presence) {
-    specs.push_back({.name = std::string(name),
-                     .alternatives = {},
-                     .dims = std::move(dims),
-                     .presence = presence});
-  };
+  LayerTable outside(specs, "");  // of the layers
   const int64_t q_width = c.heads * c.head_dim;
   const int64_t kv_width = c.kv_heads * c.head_dim;
-  add("token_embd.weight", {c.vocabulary, c.width}, Presence::kRequired);
+  outside.Add("token_embd.weight", {c.vocabulary, c.width});
   for (int64_t i = 0; i < c.layers; ++i) {
     LayerTable table(specs, i);
     table.Add("attn_norm.weight", {c.width});
@@ -29,16 +24,16 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma3Config& c) {
               {"attn_post_norm.weight"});
     table.AddFeedForward(c.width, c.ffn_width);
   }
-  add("output_norm.weight", {c.width}, Presence::kRequired);
+  outside.Add("output_norm.weight", {c.width});
   if (!c.encodes) {
-    add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
+    outside.Add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
     return specs;
   }
   specs.back().alternatives = {"norm.weight"};
   if (c.dense_width == 0) return specs;
-  add("dense_2.weight", {c.dense_width, c.width}, Presence::kRequired);
+  outside.Add("dense_2.weight", {c.dense_width, c.width});
   specs.back().alternatives = {"dense.0.weight"};
-  add("dense_3.weight", {c.width, c.dense_width}, Presence::kRequired);
+  outside.Add("dense_3.weight", {c.width, c.dense_width});
   specs.back().alternatives = {"dense.1.weight"};
   return specs;
 }

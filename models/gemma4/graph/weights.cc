@@ -54,28 +54,23 @@ void AddInjection(const Gemma4Config& c, LayerTable& table) {
 
 std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
   std::vector<TensorSpec> specs;
-  const auto add = [&specs](std::string_view name, std::vector<int64_t> dims, Presence presence) {
-    specs.push_back({.name = std::string(name),
-                     .alternatives = {},
-                     .dims = std::move(dims),
-                     .presence = presence});
-  };
-  add("token_embd.weight", {c.vocabulary, c.width}, Presence::kRequired);
-  if (!c.encodes()) add("rope_freqs.weight", {c.n_rot_global / 2}, Presence::kUsual);
+  LayerTable outside(specs, "");  // of the layers
+  outside.Add("token_embd.weight", {c.vocabulary, c.width});
+  if (!c.encodes()) outside.Add("rope_freqs.weight", {c.n_rot_global / 2}, Presence::kUsual);
   if (c.ple_dim > 0) {
     const int64_t ple_width = c.ple_dim * c.layer_count();
     if (!c.encodes()) {
-      add("per_layer_token_embd.weight", {c.vocabulary, ple_width}, Presence::kRequired);
+      outside.Add("per_layer_token_embd.weight", {c.vocabulary, ple_width});
     }
-    add("per_layer_model_proj.weight", {ple_width, c.width}, Presence::kRequired);
-    add("per_layer_proj_norm.weight", {c.ple_dim}, Presence::kRequired);
+    outside.Add("per_layer_model_proj.weight", {ple_width, c.width});
+    outside.Add("per_layer_proj_norm.weight", {c.ple_dim});
   }
   if (c.denoises()) {
     const int64_t ffn = c.layer(0).ffn_width;
-    add("self_cond_pre_norm.weight", {c.width}, Presence::kRequired);
-    add("self_cond_gate.weight", {ffn, c.width}, Presence::kRequired);
-    add("self_cond_up.weight", {ffn, c.width}, Presence::kRequired);
-    add("self_cond_down.weight", {c.width, ffn}, Presence::kRequired);
+    outside.Add("self_cond_pre_norm.weight", {c.width});
+    outside.Add("self_cond_gate.weight", {ffn, c.width});
+    outside.Add("self_cond_up.weight", {ffn, c.width});
+    outside.Add("self_cond_down.weight", {c.width, ffn});
   }
   for (int64_t i = 0; i < c.layer_count(); ++i) {
     LayerTable table(specs, i);
@@ -84,11 +79,11 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
     AddExperts(c, table);
     AddInjection(c, table);
   }
-  add("output_norm.weight", {c.width}, Presence::kRequired);
+  outside.Add("output_norm.weight", {c.width});
   if (c.encodes()) {
-    add("output.weight", {c.embedding_width, c.width}, Presence::kRequired);
+    outside.Add("output.weight", {c.embedding_width, c.width});
   } else {
-    add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
+    outside.Add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
   }
   return specs;
 }
