@@ -233,26 +233,8 @@ double ProductsOf(const Op& op, const Sizes& sizes) {
 }
 
 // Ops that only move elements.
-bool ComputesNothing(OpKind kind) {
-  switch (kind) {
-    case OpKind::kReshape:
-    case OpKind::kSlice:
-    case OpKind::kConcat:
-    case OpKind::kCopy:
-    case OpKind::kGatherRows:
-    case OpKind::kGatherLast:
-    case OpKind::kFoldRows:
-    case OpKind::kIm2Col:
-    case OpKind::kPad:
-    case OpKind::kStateAppend:
-      return true;
-    default:
-      return false;
-  }
-}
-
 double OperationsOf(const Op& op, const Sizes& sizes, const Visible& visible) {
-  if (ComputesNothing(op.kind)) return 0;
+  if (InfoOf(op.kind).trait == OpTrait::kMoves || op.kind == OpKind::kStateAppend) return 0;
   if (ProductsOfAttention(op.kind) > 0) return AttentionOperations(op, sizes, visible);
   if (const double products = ProductsOf(op, sizes); products >= 0) return 2 * products;
   double largest = 0;

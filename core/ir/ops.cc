@@ -35,6 +35,7 @@ namespace {
 #include <rullama/abi/ops.def>
 
 #define RL_PRIMITIVE OpTrait::kPrimitive
+#define RL_MOVES OpTrait::kMoves
 #define RL_COMPOSITE OpTrait::kComposite
 #define RL_EFFECT OpTrait::kEffect
 constexpr OpInfo kOps[] = {

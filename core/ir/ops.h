@@ -22,7 +22,8 @@ enum class OpKind : uint32_t {
 #include <rullama/abi/ops.def>
 };
 
-enum class OpTrait : uint8_t { kPrimitive, kComposite, kEffect };
+// kMoves: a primitive that moves or selects values and computes nothing.
+enum class OpTrait : uint8_t { kPrimitive, kMoves, kComposite, kEffect };
 
 struct OperandInfo {
   std::string_view name;

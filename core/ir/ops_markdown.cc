@@ -75,6 +75,7 @@ std::string_view TextOf(OperandRole role) {
 std::string_view TextOf(OpTrait trait) {
   switch (trait) {
     case OpTrait::kPrimitive:
+    case OpTrait::kMoves:
       return "primitive";
     case OpTrait::kComposite:
       return "composite";

@@ -32,7 +32,8 @@ struct OpRow {
 template <typename Row>
 class OpTable {
  public:
-  // Borrows the rows, at most one for each kind. A kind without a row is refused.
+  // Borrows the rows, at most one for each kind. A kind without a row is refused; a composite then
+  // runs as its parts.
   explicit constexpr OpTable(std::span<const Row* const> rows) : rows_(rows) {}
 
   // The row of a kind, or null.
@@ -75,19 +76,14 @@ class OpTable {
   template <typename... Context>
   static std::string Refusal(const Row* row, const GraphView& graph, const rl_op& op,
                              const Context&... context) {
-    if (row == nullptr) return "unknown to this backend";
+    if (row == nullptr) {
+      return IsComposite(op.kind) ? "runs as its parts" : "unknown to this backend";
+    }
     return row->refuse == nullptr ? std::string() : row->refuse(graph, op, context...);
   }
 
   std::span<const Row* const> rows_;
 };
-
-// The `refuse` of a composite that the backend wants decomposed.
-template <typename... Context>
-std::string RefuseComposite(const GraphView& /*graph*/, const rl_op& /*op*/,
-                            const Context&... /*context*/) {
-  return "runs as its parts";
-}
 
 // Refuses weights (OperandRole::kWeight) that are computed, and weights of a type for which
 // is_supported(DType) is false.

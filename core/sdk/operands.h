@@ -54,4 +54,19 @@ constexpr OperandRole RoleOf(uint32_t kind, size_t index) {
   }
 }
 
+// Whether the core can express an op of this kind in simpler ops; false beyond the table.
+constexpr bool IsComposite(uint32_t kind) {
+  switch (kind) {
+#define RL_PRIMITIVE false
+#define RL_EFFECT false
+#define RL_COMPOSITE true
+#define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
+  case id:                                                              \
+    return traits;
+#include <rullama/abi/ops.def>
+    default:
+      return false;
+  }
+}
+
 }  // namespace rullama
