@@ -158,7 +158,7 @@ TEST_F(SlotFileTest, RefusesSizesThatCannotBe) {
                           snapshots, snapshots + 4, snapshots + 8, snapshots + 12, snapshots + 16,
                           rows, rows + 4, rows + 8, rows + 12, rows + 16, rows + 20}) {
     std::string bad = good;
-    bad.replace(at, 4, "\xff\xff\xff\x7f");
+    bad.replace(at, 4, "\xff\xff\xff\xff");
     EXPECT_EQ(ErrorOf(with_sum(bad)), "slot.corrupt") << at;
   }
 }

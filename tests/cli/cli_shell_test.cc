@@ -81,7 +81,7 @@ TEST(Completion, BashOffersCommandsOptionsAndValues) {
 }
 
 TEST(Completion, BashOffersNamesOfThisMachine) {
-  EXPECT_EQ(CompleteInBash("rullama run --backend c", "rullama run --backend c"), "cpu\n");
+  EXPECT_EQ(CompleteInBash("rullama run --backend cp", "rullama run --backend cp"), "cpu\n");
   EXPECT_EQ(CompleteInBash("rullama diff --backends cpu,ref", "rullama diff --backends cpu,ref"),
             "cpu,reference\n");
   // Bash replaces only the text after a colon.
@@ -106,7 +106,7 @@ TEST(Completion, FishOffersTheSame) {
   };
   EXPECT_EQ(complete("rullama backen"), "backends\tList backends and devices of this machine\n");
   EXPECT_THAT(complete("rullama run --flash"), StartsWith("--flash-attn\t"));
-  EXPECT_EQ(complete("rullama run --backend c"), "cpu\tbackend\n");
+  EXPECT_EQ(complete("rullama run --backend cp"), "cpu\tbackend\n");
   EXPECT_THAT(complete("rullama run gemma4:e2"), HasSubstr("gemma4:e2b\tmodel of Ollama\n"));
   EXPECT_THAT(complete("rullama --config .o"), HasSubstr(".ollama/"));
 }
@@ -125,7 +125,7 @@ TEST(Completion, ZshOffersTheSame) {
   EXPECT_EQ(RunShell("zsh -f -n", ReadFile(fs::path(kScripts) / "_rullama")).exit_code, 0);
   EXPECT_EQ(complete("rullama", "backen"), "backends:List backends and devices of this machine\n");
   EXPECT_THAT(complete("rullama run", "--flash"), StartsWith("--flash-attn:"));
-  EXPECT_EQ(complete("rullama run --backend", "c"), "cpu:backend\n");
+  EXPECT_EQ(complete("rullama run --backend", "cp"), "cpu:backend\n");
   EXPECT_EQ(complete("rullama show", "gemma4:e2"), "gemma4\\:e2b:model of Ollama\nFILES\n");
   EXPECT_EQ(complete("rullama --config", ""), "FILES\n");
 }
