@@ -49,11 +49,14 @@ Result<std::vector<ModelFingerprint>> FingerprintsOf(const ModelSession& session
       backend += fmt::format("{}={}\n", key, value);
     }
   }
-  const DType kv = KvDtypeFor(session.config(), session.devices().backend);
+  const CacheTypes caches = KvDtypeFor(session.config(), session.devices().backend);
   // In the order of FingerprintName.
-  return std::vector<ModelFingerprint>{
-      HashOf(file, 0),         HashOf(fmt::format("{}", adapters)),        HashOf(backend),
-      HashOf(InfoOf(kv).name), HashOf(fmt::format("{}", session.chunk())), HashOf(RULLAMA_VERSION)};
+  return std::vector<ModelFingerprint>{HashOf(file, 0),
+                                       HashOf(fmt::format("{}", adapters)),
+                                       HashOf(backend),
+                                       HashOf(ToString(caches)),
+                                       HashOf(fmt::format("{}", session.chunk())),
+                                       HashOf(RULLAMA_VERSION)};
 }
 
 std::string_view FingerprintName(size_t index) {
