@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +18,6 @@
 namespace rullama::cli_test {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 struct Api {
   std::string backend;
   std::vector<std::string> environment;  // with the layer
@@ -144,33 +142,6 @@ TEST_F(WarmUpTest, OpenClBuildsNothingOnceTheServerListens) {
   EXPECT_GT(at_start, 20);
   AskAll(port, Bodies());
   EXPECT_EQ(Compiled(), at_start);
-}
-
-// With a compiler that takes two seconds for each kernel, no client waits for one.
-TEST_F(WarmUpTest, NoClientWaitsForASlowCompiler) {
-  constexpr auto kCompiler = std::chrono::milliseconds(2000);
-  RunOptions options = OptionsFor(Vulkan());
-  options.environment.push_back("RULLAMA_TEST_COMPILE_MS=" + std::to_string(kCompiler.count()));
-  RunningProgram server(ServeArguments("vulkan"), options);
-  const uint16_t port = PortOf(server);
-  std::vector<Clock::duration> longest(4);  // without a token, by client
-  {
-    std::vector<std::jthread> clients;
-    for (Clock::duration& most : longest) {
-      clients.emplace_back([port, &most] {
-        server::Client client(port);
-        client.Send(
-            server::Post("/v1/completions",
-                         R"({"stream": true, "max_tokens": 100, "prompt": ")" + Words(40) + "\"}"));
-        for (std::string text; text.find("[DONE]") == std::string::npos;) {
-          const Clock::time_point before = Clock::now();
-          text += client.ReadUntil("\n");
-          most = std::max(most, Clock::now() - before);
-        }
-      });
-    }
-  }
-  for (const Clock::duration& most : longest) EXPECT_LT(most, kCompiler);
 }
 
 }  // namespace
