@@ -4,6 +4,7 @@
 #endif
 #include "common.cl"
 #include "attention.args"
+#include "cache_rows.kernel"
 #include "math.kernel"
 #include "visible.kernel"
 

@@ -2,8 +2,6 @@
 // queries, one after the other in a tile of keys. Its shapes are arguments (Programs::ArgumentsOf),
 // so that one kernel serves all.
 
-#include "cache_rows.kernel"
-
 #define kKeys 32           // of a tile
 #define kMaxRows 4         // times heads: kMaxQueriesInSoftware in gpu/ops_attention.cc
 #define kMaxElements 4096  // of all queries of a work-item: kQueryBytes in gpu/ops_attention.cc
