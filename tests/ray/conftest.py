@@ -143,6 +143,7 @@ def alone():
         stderr=subprocess.PIPE,
         text=True,
     )
-    yield server.stderr.readline().split()[2]
+    ready = next(line for line in server.stderr if line.startswith("listening on "))
+    yield ready.split()[2]
     server.terminate()
     server.wait()
