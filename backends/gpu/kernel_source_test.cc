@@ -67,8 +67,8 @@ typedef struct {
 )");
   const std::string attention = Header(Shader::kAttention, kOpenCl);
   EXPECT_THAT(attention, HasSubstr("#define kHeads C1\n"));
-  EXPECT_THAT(attention, HasSubstr("#define kWindow ((int)C9)\n"));
-  EXPECT_THAT(attention, HasSubstr("#define kScale as_float(C11)\n"));
+  EXPECT_THAT(attention, HasSubstr("#define kWindow ((int)C10)\n"));
+  EXPECT_THAT(attention, HasSubstr("#define kScale as_float(C12)\n"));
 }
 
 TEST(KernelSourceTest, AnOptionalRecordIsThereIfTheKernelAsksForIt) {
