@@ -36,9 +36,13 @@ def test_together(model):
     assert run("together.py", E2B, *prompts).stdout == "".join(text + "\n" for text in texts)
 
 
-def test_search():
+def test_search(tmp_path):
     model = SHARED / "models/family/tiny-embeddinggemma-f32.gguf"
-    text = SOURCE / "docs/glossary.md"
+    pages = "\n".join((SOURCE / "docs" / page).read_text() for page in ("media.md", "drafts.md"))
+    short = [part for part in pages.split("\n\n") if len(part) < 400]
+    assert len(short) > 20
+    text = tmp_path / "text"
+    text.write_text("\n\n".join(short), encoding="utf-8")
     question = "Where do keys and values of a conversation stay?"
     result = run("search.py", model, text, question, "8")
     assert result.returncode == 0, result.stderr
