@@ -189,11 +189,7 @@ Result<AtomicFile> AtomicFile::Create(const fs::path& path, Temporary temporary)
   } else {
     RL_RETURN_IF_ERROR(CheckReplaceable(path, target.path, exists ? &info : nullptr));
     RL_RETURN_IF_ERROR(file.OpenTemporary(temporary));
-    if (temporary != Temporary::kPrivate) {
-      file.KeepMode();
-    } else if (::fchmod(file.fd_, S_IRUSR | S_IWUSR) != 0) {
-      return IoError(errno, "protect", path.string());
-    }
+    if (temporary != Temporary::kPrivate) file.KeepMode();
   }
   file.buffer_.reserve(kBufferBytes);
   return file;
@@ -201,23 +197,24 @@ Result<AtomicFile> AtomicFile::Create(const fs::path& path, Temporary temporary)
 
 Status AtomicFile::OpenTemporary(Temporary temporary) {
   RemoveLeftovers(target_);
-  if (temporary == Temporary::kNamed) return OpenNamed();
-  fd_ = ::open(FolderOf(target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  const mode_t mode = temporary == Temporary::kPrivate ? 0600 : 0666;
+  if (temporary == Temporary::kNamed) return OpenNamed(mode);
+  fd_ = ::open(FolderOf(target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   if (fd_ < 0) {
     // Systems and file systems without unnamed files answer in one of these ways.
     const bool unsupported = errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL;
-    return unsupported ? OpenNamed() : IoError(errno, "create", path_.string());
+    return unsupported ? OpenNamed(mode) : IoError(errno, "create", path_.string());
   }
   // A file without a name can only be linked later through /proc.
   if (::access(NameOfDescriptor(fd_).c_str(), F_OK) == 0) return OkStatus();
   ::close(std::exchange(fd_, -1));
-  return OpenNamed();
+  return OpenNamed(mode);
 }
 
-Status AtomicFile::OpenNamed() {
+Status AtomicFile::OpenNamed(mode_t mode) {
   for (int attempt = 0; attempt < kMaxNameAttempts; ++attempt) {
     const fs::path name = PartialName(target_, attempt);
-    fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd_ >= 0) {
       temporary_ = name;
       // Tells RemoveLeftovers of other processes, also in other PID namespaces, that it is in use.

@@ -15,6 +15,8 @@
 // wait for the reader of a FIFO.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -61,7 +63,7 @@ class AtomicFile {
  private:
   AtomicFile() = default;
   Status OpenTemporary(Temporary temporary);
-  Status OpenNamed();
+  Status OpenNamed(mode_t mode);
   void KeepMode();
   Status NameTemporary();
   Status Flush();

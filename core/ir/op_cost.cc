@@ -232,7 +232,7 @@ double ProductsOf(const Op& op, const Sizes& sizes) {
   }
 }
 
-// Ops that only move elements.
+// Floating-point operations of an op; 0 for one that only moves elements.
 double OperationsOf(const Op& op, const Sizes& sizes, const Visible& visible) {
   if (InfoOf(op.kind).trait == OpTrait::kMoves || op.kind == OpKind::kStateAppend) return 0;
   if (ProductsOfAttention(op.kind) > 0) return AttentionOperations(op, sizes, visible);
