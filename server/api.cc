@@ -171,7 +171,7 @@ bool Api::CheckKey(Call& call) {
   if (const auto owner = OwnerOf(call.request())) {
     call.set_client(owner->client);
     call.record().client = owner->name;
-    call.set_owner(owner->lasting);
+    call.set_owner(owner->lasting, owner->without_secret);
     return true;
   }
   metrics_.Add(Counter::kAuthFailures);

@@ -110,7 +110,7 @@ Status ApiKeys::Add(std::string_view line, std::string_view source) {
   std::string name = fmt::format("key{}", keys_.size() + 1);
   const bool named = colon != std::string_view::npos;
   if (named) name = ShownName(Trimmed(line.substr(0, colon)));
-  keys_.push_back({DigestOf(key), std::move(name), named});
+  keys_.push_back({DigestOf(key), Sha256(key), std::move(name), named});
   return OkStatus();
 }
 
@@ -123,8 +123,11 @@ std::optional<KeyOwner> ApiKeys::Find(std::string_view key) const {
       difference |= static_cast<unsigned>(digest[k] ^ keys_[i].digest[k]);
     }
     if (difference != 0) continue;
-    owner = KeyOwner{NumberOf(digest), keys_[i].name,
-                     keys_[i].named ? "name " + keys_[i].name : "key " + HexText(digest)};
+    const auto lasting = [&key = keys_[i]](const Sha256Digest& of) {
+      return key.named ? "name " + key.name : "key " + HexText(of);
+    };
+    owner =
+        KeyOwner{NumberOf(digest), keys_[i].name, lasting(digest), lasting(keys_[i].plain_digest)};
   }
   return owner;
 }

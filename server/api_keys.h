@@ -17,10 +17,13 @@ struct KeyOwner {
   uint64_t client = 0;
   std::string name;
   std::string lasting = {};  // tells it from others in files, also after a restart
+  // The same, and whatever the secret: for files that outlive the folder of the secret.
+  std::string without_secret = {};
 };
 
-// Thread safety: immutable once filled. Keeps no key, only their digests under a number that is
-// drawn when the program starts, so that comparing them takes the same time whatever was given.
+// Thread safety: immutable once filled. Keeps no key, only digests. Those that are compared are
+// under a number that is drawn when the program starts, so that comparing them takes the same time
+// whatever was given.
 class ApiKeys {
  public:
   ApiKeys();
@@ -45,6 +48,7 @@ class ApiKeys {
  private:
   struct Entry {
     Sha256Digest digest;
+    Sha256Digest plain_digest;  // without the number
     std::string name;
     bool named = false;  // in the file
   };

@@ -45,7 +45,12 @@ class Call {
   void set_client(uint64_t client) { client_ = client; }
   // The lasting name of its key; empty if none is asked for.
   [[nodiscard]] const std::string& owner() const { return owner_; }
-  void set_owner(std::string owner) { owner_ = std::move(owner); }
+  // The same for saved slots (KeyOwner::without_secret).
+  [[nodiscard]] const std::string& slot_owner() const { return slot_owner_; }
+  void set_owner(std::string owner, std::string slot_owner) {
+    owner_ = std::move(owner);
+    slot_owner_ = std::move(slot_owner);
+  }
 
   bool Send(HttpAnswer answer);
   bool SendJson(const nlohmann::json& body, const std::vector<std::string>& ignored = {});
@@ -63,6 +68,7 @@ class Call {
   CallRecord record_;
   uint64_t client_ = 0;
   std::string owner_;
+  std::string slot_owner_;
 };
 
 // The field X-Rullama-Ignored with the names of members that mean nothing here, at most 20 of them,

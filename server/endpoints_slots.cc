@@ -131,8 +131,7 @@ ApiError SlotError(const Services& services, const Error& error) {
 
 // Does what is asked for, and returns the answer.
 Result<json> Perform(const Services& services, const Call& call, Engine& engine,
-                     const SlotAction& action, const std::string& owner,
-                     const std::stop_token& stop) {
+                     const SlotAction& action, const std::stop_token& stop) {
   const uint64_t client = call.client();
   const Clock::time_point begin = Clock::now();
   if (action.action == "erase") {
@@ -142,9 +141,9 @@ Result<json> Perform(const Services& services, const Call& call, Engine& engine,
   }
   SlotFolder& folder = *services.options.slot_folder;
   std::optional<SlotFolder::Writing> writing;
-  const SlotFile file{.path = folder.PathOf(action.file).string(), .owner = owner, .room = [&] {
-                        return writing.emplace(folder, action.file).room();
-                      }};
+  const SlotFile file{.path = folder.PathOf(action.file).string(),
+                      .owner = call.slot_owner(),
+                      .room = [&] { return writing.emplace(folder, action.file).room(); }};
   const bool saves = action.action == "save";
   RL_ASSIGN_OR_RETURN(const SlotTransfer done,
                       saves ? engine.SaveSlot(action.slot, client, file, stop)
@@ -163,7 +162,7 @@ void PerformFor(const Services& services, Call& call, Engine& engine, const Slot
   std::stop_source stop;
   (*running)->SetCancel([&stop] { stop.request_stop(); });
   call.OnLeave([&running] { (*running)->Cancel(CancelCause::kLeft); });
-  const auto done = Perform(services, call, engine, action, call.record().client, stop.get_token());
+  const auto done = Perform(services, call, engine, action, stop.get_token());
   call.OnLeave({});
   (*running)->SetCancel({});
   if (done) {

@@ -653,6 +653,20 @@ TEST(ApiKeysTest, LastingNamesStayTheSame) {
   EXPECT_NE(lasting(keys, "sk-abcdefgh"), lasting(elsewhere, "sk-abcdefgh"));
 }
 
+// A key without a name is not known by its place in the list, which another takes after a reload.
+TEST(ApiKeysTest, OwnersOfSlotsNeedNeitherASecretNorAPlace) {
+  const auto owner_in = [](const char* lines, const char* key) {
+    ApiKeys keys;
+    EXPECT_TRUE(keys.AddLines(lines, "keys"));
+    return keys.Find(key)->without_secret;
+  };
+  const std::string saved = owner_in("sk-12345678\nsk-abcdefgh", "sk-12345678");
+  EXPECT_EQ(owner_in("sk-abcdefgh\nsk-12345678", "sk-12345678"), saved);
+  EXPECT_NE(owner_in("sk-abcdefgh", "sk-abcdefgh"), saved) << "in its place";
+  EXPECT_NE(owner_in("key1:sk-abcdefgh", "sk-abcdefgh"), saved);
+  EXPECT_EQ(owner_in("ann:sk-12345678", "sk-12345678"), owner_in("ann:sk-abcdefgh", "sk-abcdefgh"));
+}
+
 TEST(ApiKeysTest, AFileHasAtLeastOneKey) {
   const std::string path = ::testing::TempDir() + "keys_" + std::to_string(::getpid());
   const auto error_of = [&path](const std::string& text) {
