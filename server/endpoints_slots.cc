@@ -185,7 +185,7 @@ void Slots(const Services& services, Call& call) {
   }
   const std::vector<ModelSlots> models = services.models.Slots();
   json list = json::array();
-  bool all_busy = true;
+  bool all_busy = !models.empty();  // a model that is not loaded gets free slots
   for (const ModelSlots& model : models) {
     for (size_t i = 0; i < model.slots.size(); ++i) list.push_back(ShownSlot(model, i));
     all_busy = all_busy && std::ranges::all_of(model.slots, &SlotActivity::busy);

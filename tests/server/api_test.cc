@@ -436,6 +436,7 @@ TEST_F(ApiTest, AModelThatWasUnloadedComesBack) {
   const json gone = Answer("/api/chat", R"({"model": "tiny", "messages": [], "keep_alive": 0})");
   EXPECT_EQ(gone["done_reason"], "unload");
   EXPECT_TRUE(json::parse(BodyOf(Get("/api/ps")))["models"].empty());
+  EXPECT_EQ(BodyOf(Get("/slots?fail_on_no_slot=1")), "[]") << "its slots would be free";
   Answer(kChat, Chat("Hello", R"("temperature": 0)"));
   EXPECT_EQ(json::parse(BodyOf(Get("/api/ps")))["models"].size(), 1U);
 }
