@@ -253,7 +253,8 @@ std::optional<SnapshotStore::Prompt> SnapshotStore::Read(const std::shared_ptr<c
   const auto file = files_.find(key);
   if (!stored) {
     if (stored.error().kind == ErrorKind::kOutOfMemory) return std::nullopt;
-    CountError(stored.error());
+    // The file may have given way to others since it was found.
+    if (stored.error().id != "slot.not_found") CountError(stored.error());
     if (file != files_.end()) Remove(file);
     return std::nullopt;
   }

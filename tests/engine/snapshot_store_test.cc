@@ -151,6 +151,17 @@ TEST_F(SnapshotStoreTest, ADamagedFileIsRemovedAndOthersAreLeftAlone) {
   EXPECT_TRUE(fs::exists(folder_ / "0000000000000001-x.slot"));
 }
 
+TEST_F(SnapshotStoreTest, AFileThatIsGoneIsNoError) {
+  Open();
+  Write(100);
+  fs::remove(Files().front());
+  EXPECT_FALSE(Load(100));
+  EXPECT_EQ(store_->stats().errors, 0U);
+  EXPECT_EQ(store_->stats().misses, 1U);
+  EXPECT_EQ(store_->stats().files, 0);
+  EXPECT_EQ(warning_, "");
+}
+
 TEST_F(SnapshotStoreTest, WhatWasUsedLongestAgoGivesWay) {
   Open();
   Write(100);
