@@ -796,6 +796,22 @@ Result<int64_t> Engine::LoadPrompt(const std::string& path) {
   return tokens;
 }
 
+namespace {
+
+// Error slot.not_found for a file with a slot of another owner. One that is damaged is nobody's.
+Status CheckReplaceable(const std::filesystem::path& path, const Sha256Digest& owner) {
+  const auto header = ReadSlotFileHeader(path);
+  if (header && header->owner != owner) {
+    return MakeError(ErrorKind::kIo, "slot.not_found",
+                     "there is no file '{}' that may be replaced; choose another name",
+                     path.filename().string());
+  }
+  const bool free = header || header.error().id.starts_with("slot.");
+  return free ? OkStatus() : Status(tl::unexpected(header.error()));
+}
+
+}  // namespace
+
 Result<SlotTransfer> Engine::SaveSlot(int32_t slot, uint64_t client, const SlotFile& file,
                                       const std::stop_token& stop) {
   RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kStoreSlot, slot, client));
@@ -805,6 +821,7 @@ Result<SlotTransfer> Engine::SaveSlot(int32_t slot, uint64_t client, const SlotF
   stored.owner = Sha256(file.owner);
   const uint64_t bytes = SlotFileBytes(stored);
   const uint64_t room = file.room ? file.room() : std::numeric_limits<uint64_t>::max();
+  RL_RETURN_IF_ERROR(CheckReplaceable(file.path, stored.owner));
   if (bytes > room) {
     return MakeError(ErrorKind::kIo, "slot.limit",
                      "the file of the slot has {} bytes, and {} are left of server.slot_save_mib; "

@@ -101,7 +101,8 @@ struct EmbeddingOptions {
 struct SlotFile {
   std::string path = {};
   std::string owner = {};  // the name of the client, without which the file is not read again
-  // The most bytes that a new file may have; called once, before it is made. Empty: no limit.
+  // The most bytes that a new file may have; called once, before an older one is looked at and
+  // replaced. Empty: no limit.
   std::function<uint64_t()> room = {};
 };
 
@@ -255,7 +256,8 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   //
   // Stores what a slot holds of its last request, if that was one of `client`, in a file that only
   // its owner may read. Errors: slot.empty, slot.limit, slot.no_space, slot.file if there is
-  // something else than a plain file; snapshot.memory; io.*.
+  // something else than a plain file; slot.not_found if there is another owner's; snapshot.memory;
+  // io.*.
   Result<SlotTransfer> SaveSlot(int32_t slot, uint64_t client, const SlotFile& file,
                                 const std::stop_token& stop = {});
   // Puts into a slot what SaveSlot() stored, in place of what it held. Requests of `client` that

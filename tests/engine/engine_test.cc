@@ -482,6 +482,10 @@ TEST(EngineTest, RefusesSlotsOfOthersAndKeepsWhatItHas) {
   SlotFile of_bob = file;
   of_bob.owner = "bob";
   EXPECT_EQ(engine->RestoreSlot(0, 8, of_bob).error().id, "slot.not_found");
+  const auto replaced = engine->SaveSlot(0, 7, of_bob);
+  ASSERT_FALSE(replaced);
+  EXPECT_EQ(replaced.error().id, "slot.not_found");
+  EXPECT_TRUE(engine->SaveSlot(0, 7, file)) << "its owner may replace it";
   std::filesystem::resize_file(file.path, 1000);
   EXPECT_EQ(engine->RestoreSlot(0, 7, file).error().id, "slot.corrupt");
   EXPECT_EQ(Answer(*engine, request).cached_tokens, 32);
