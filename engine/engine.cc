@@ -184,6 +184,8 @@ struct RULLAMA_LOCAL Engine::Impl {
                                                               std::string_view owner);
   // Error slot.mismatch.
   Status CheckFingerprints(const StoredSlot& stored);
+  // Whether the file is the owner's and a slot holds it. Errors: slot.not_found, slot.too_long.
+  [[nodiscard]] Status CheckSlot(const SlotFileHeader& stored, const SlotFile& file) const;
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config,
                                       std::optional<double> acceptance) const;
   // Compiles what requests can need, as far as the configuration or else the setup asks for it.
@@ -453,6 +455,18 @@ Status Engine::Impl::CheckFingerprints(const StoredSlot& stored) {
   return MakeError(ErrorKind::kUsage, "slot.mismatch",
                    "the slot was saved with another {}; read the prompt again",
                    FingerprintName(index));
+}
+
+Status Engine::Impl::CheckSlot(const SlotFileHeader& stored, const SlotFile& file) const {
+  if (stored.owner != Sha256(file.owner)) {
+    return MakeError(ErrorKind::kIo, "slot.not_found", "there is no file '{}'",
+                     std::filesystem::path(file.path).filename().string());
+  }
+  if (std::ssize(stored.tokens) <= info.capacity) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "slot.too_long",
+                   "the saved slot has {} tokens, and a slot holds {}; start the server with a "
+                   "larger context.capacity",
+                   stored.tokens.size(), info.capacity);
 }
 
 Result<ModelFingerprint> Engine::Impl::FingerprintFor(std::span<const int32_t> tokens) {
@@ -840,19 +854,14 @@ Result<SlotTransfer> Engine::SaveSlot(int32_t slot, uint64_t client, const SlotF
 Result<SlotTransfer> Engine::RestoreSlot(int32_t slot, uint64_t client, const SlotFile& file,
                                          const std::stop_token& stop) {
   RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kFillSlot, slot, client));
+  // Before its rows take time and memory.
+  RL_ASSIGN_OR_RETURN(const SlotFileHeader header, ReadSlotFileHeader(file.path));
+  RL_RETURN_IF_ERROR(impl_->CheckSlot(header, file));
   RL_ASSIGN_OR_RETURN(StoredSlot stored, ReadSlotFile(file.path));
-  if (stored.owner != Sha256(file.owner)) {
-    return MakeError(ErrorKind::kIo, "slot.not_found", "there is no file '{}'",
-                     std::filesystem::path(file.path).filename().string());
-  }
+  // Another file may have got the name, and only now is the sum known to agree.
+  RL_RETURN_IF_ERROR(impl_->CheckSlot(stored, file));
   RL_RETURN_IF_ERROR(impl_->CheckFingerprints(stored));
   const int64_t tokens = std::ssize(stored.tokens);
-  if (tokens > impl_->info.capacity) {
-    return MakeError(ErrorKind::kUsage, "slot.too_long",
-                     "the saved slot has {} tokens, and a slot holds {}; start the server with a "
-                     "larger context.capacity",
-                     tokens, impl_->info.capacity);
-  }
   const uint64_t bytes = SlotFileBytes(stored);
   job->stored_slot = std::make_shared<const StoredSlot>(std::move(stored));
   const auto filled = impl_->AwaitSlot(std::move(job), stop);

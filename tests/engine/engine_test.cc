@@ -486,6 +486,9 @@ TEST(EngineTest, RefusesSlotsOfOthersAndKeepsWhatItHas) {
   ASSERT_FALSE(replaced);
   EXPECT_EQ(replaced.error().id, "slot.not_found");
   EXPECT_TRUE(engine->SaveSlot(0, 7, file)) << "its owner may replace it";
+  std::fstream(file.path, std::ios::in | std::ios::out).seekp(-6, std::ios::end).write("damage", 6);
+  EXPECT_EQ(engine->RestoreSlot(0, 8, of_bob).error().id, "slot.not_found") << "rows are not read";
+  EXPECT_EQ(engine->RestoreSlot(0, 7, file).error().id, "slot.corrupt");
   std::filesystem::resize_file(file.path, 1000);
   EXPECT_EQ(engine->RestoreSlot(0, 7, file).error().id, "slot.corrupt");
   EXPECT_EQ(Answer(*engine, request).cached_tokens, 32);
