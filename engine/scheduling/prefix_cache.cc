@@ -89,9 +89,11 @@ void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t c
 }
 
 void PrefixCache::KeepLoaded(const SnapshotStore::Prompt& prompt, uint64_t client) {
-  // A session of another capacity holds it if its rings have not wrapped.
-  if (limit_ == 0 || FindExact(prompt.tokens, client) != entries_.end() ||
-      !session_.CheckFits(/*slot=*/0, *prompt.snapshot)) {
+  if (limit_ == 0 || FindExact(prompt.tokens, client) != entries_.end()) return;
+  // A session of another capacity or with drafts holds it if its rings have not wrapped. If not,
+  // the file gives way to one that this session makes.
+  if (!session_.CheckFits(/*slot=*/0, *prompt.snapshot)) {
+    store_->Discard(*prompt.owner, prompt.tokens);
     return;
   }
   Add({.client = client,

@@ -58,7 +58,7 @@ class PrefixCache {
   // Keeps what `slot` holds, which are `tokens`.
   void Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
             std::shared_ptr<const SnapshotStore::Owner> owner);
-  // Keeps a complete snapshot that the store has.
+  // Keeps a complete snapshot that the store has, or lets the store remove one that does not fit.
   void KeepLoaded(const SnapshotStore::Prompt& prompt, uint64_t client);
 
   // Whether there are snapshots that the store does not have yet.

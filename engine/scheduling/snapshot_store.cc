@@ -369,6 +369,12 @@ void SnapshotStore::Erase(const Owner& owner, std::span<const int32_t> tokens) {
   }
 }
 
+void SnapshotStore::Discard(const Owner& owner, std::span<const int32_t> tokens) {
+  const PromptKey key = KeyOf(owner, tokens);
+  const std::lock_guard lock(mutex_);
+  if (const auto file = files_.find(key); file != files_.end()) Remove(file);
+}
+
 void SnapshotStore::FinishBy(std::chrono::steady_clock::time_point time) {
   const std::lock_guard lock(mutex_);
   end_ = time;

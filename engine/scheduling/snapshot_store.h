@@ -104,6 +104,8 @@ class SnapshotStore {
   void Flush();
   // Removes the files of all beginnings of these tokens.
   void Erase(const Owner& owner, std::span<const int32_t> tokens);
+  // Removes the file after these tokens, which is of no use. Does not wait for one that is written.
+  void Discard(const Owner& owner, std::span<const int32_t> tokens);
 
   // From now on snapshots are kept until this time only.
   void FinishBy(std::chrono::steady_clock::time_point time);
