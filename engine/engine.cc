@@ -210,8 +210,7 @@ struct RULLAMA_LOCAL Engine::Impl {
  private:
   std::mutex mutex_;  // guards the fingerprints
   std::vector<ModelFingerprint> fingerprints_;
-  std::optional<ModelFingerprint> fingerprint_;
-  std::optional<ModelFingerprint> fingerprint_with_towers_;
+  std::optional<ModelFingerprint> towers_;
   std::future<void> hashing_;  // of the model, for the snapshots on disk
 };
 
@@ -422,7 +421,10 @@ Result<std::vector<ModelFingerprint>> Engine::Impl::FingerprintsFor(
   }
   std::vector<ModelFingerprint> all = fingerprints_;
   if (std::ranges::any_of(tokens, IsSoftRow)) {
-    RL_ASSIGN_OR_RETURN(all.emplace_back(), FingerprintWithTowers(*session, all.front()));
+    if (!towers_) {
+      RL_ASSIGN_OR_RETURN(towers_, FingerprintWithTowers(*session, all.front()));
+    }
+    all.push_back(*towers_);
   }
   return all;
 }
@@ -470,15 +472,8 @@ Status Engine::Impl::CheckSlot(const SlotFileHeader& stored, const SlotFile& fil
 }
 
 Result<ModelFingerprint> Engine::Impl::FingerprintFor(std::span<const int32_t> tokens) {
-  const std::lock_guard lock(mutex_);
-  if (!fingerprint_) {
-    RL_ASSIGN_OR_RETURN(fingerprint_, FingerprintOf(*session));
-  }
-  if (std::ranges::none_of(tokens, IsSoftRow)) return *fingerprint_;
-  if (!fingerprint_with_towers_) {
-    RL_ASSIGN_OR_RETURN(fingerprint_with_towers_, FingerprintWithTowers(*session, *fingerprint_));
-  }
-  return *fingerprint_with_towers_;
+  RL_ASSIGN_OR_RETURN(const std::vector<ModelFingerprint> parts, FingerprintsFor(tokens));
+  return Joined(parts);
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

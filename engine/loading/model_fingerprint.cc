@@ -6,7 +6,6 @@
 #include <xxhash.h>
 
 #include <array>
-#include <span>
 #include <string>
 
 #include "core/config/device_name.h"
@@ -66,9 +65,8 @@ std::string_view FingerprintName(size_t index) {
   return index < kNames.size() ? kNames[index] : "file of the towers";
 }
 
-Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
-  RL_ASSIGN_OR_RETURN(const std::vector<ModelFingerprint> parts, FingerprintsOf(session));
-  const XXH128_hash_t hash = XXH3_128bits(parts.data(), parts.size() * sizeof(ModelFingerprint));
+ModelFingerprint Joined(std::span<const ModelFingerprint> parts) {
+  const XXH128_hash_t hash = XXH3_128bits(parts.data(), parts.size_bytes());
   return ModelFingerprint{hash.high64, hash.low64};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,19 +12,18 @@
 
 namespace rullama {
 
-// A hash of all bytes of the model file and of what else changes the numbers in the caches: the
+// Hashes of all bytes of the model file and of what else changes the numbers in the caches: the
 // version of rullama, adapters, backend, device and driver, the backend's options, the length of a
-// chunk.
+// chunk. Each is of one thing: the model, then the others in the order of FingerprintName().
 // Reads the whole file, at the speed of memory once it is cached. Safe from any thread while the
 // session exists. Error io.mapped_file_changed.
-Result<ModelFingerprint> FingerprintOf(const ModelSession& session);
-// The hashes of which it is made, each of one thing: the model, then the others in the order of
-// FingerprintName(). Errors and cost as above.
 Result<std::vector<ModelFingerprint>> FingerprintsOf(const ModelSession& session);
+// One hash of them all.
+ModelFingerprint Joined(std::span<const ModelFingerprint> parts);
 // The thing that has this place among them, for messages.
 std::string_view FingerprintName(size_t index);
-// The same for prompts with pictures or sounds: of `model` and the file of the towers, unless they
-// are in the model file.
+// One more for prompts with pictures or sounds: of `model` and the file of the towers, unless they
+// are in the model file. Errors and cost as those of FingerprintsOf().
 Result<ModelFingerprint> FingerprintWithTowers(const ModelSession& session,
                                                const ModelFingerprint& model);
 
