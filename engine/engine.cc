@@ -433,10 +433,13 @@ Result<std::shared_ptr<const SnapshotStore::Owner>> Engine::Impl::OwnerOf(
     std::span<const int32_t> tokens, std::string_view owner) {
   if (!snapshots) return nullptr;
   RL_ASSIGN_OR_RETURN(std::vector<ModelFingerprint> fingerprints, FingerprintsFor(tokens));
-  auto out = std::make_shared<const SnapshotStore::Owner>(
-      SnapshotStore::Owner{std::move(fingerprints), Sha256(owner)});
-  snapshots->Expect(*out);
-  return out;
+  SnapshotStore::Owner out{.fingerprints = std::move(fingerprints), .client = Sha256(owner)};
+  if (std::ranges::any_of(tokens, IsSoftRow)) {
+    out.towers = out.fingerprints.back();
+    out.fingerprints.pop_back();
+  }
+  snapshots->Expect(out);
+  return std::make_shared<const SnapshotStore::Owner>(std::move(out));
 }
 
 void Engine::Impl::LookOnDisk(Job& job, std::string_view owner) {

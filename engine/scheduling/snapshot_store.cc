@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/printable.h"
 #include "core/gguf/atomic_file.h"
+#include "engine/media/soft_row_ids.h"
 
 namespace rullama {
 namespace {
@@ -42,15 +43,30 @@ uint64_t ModelOf(const SnapshotStore::Owner& owner) {
                      owner.fingerprints.size() * sizeof(ModelFingerprint));
 }
 
-// Hashes the tokens of an owner's prompt as they come.
+// Those of a file with these tokens.
+std::vector<ModelFingerprint> FingerprintsFor(const SnapshotStore::Owner& owner,
+                                              std::span<const int32_t> tokens) {
+  std::vector<ModelFingerprint> all = owner.fingerprints;
+  if (owner.towers && std::ranges::any_of(tokens, IsSoftRow)) all.push_back(*owner.towers);
+  return all;
+}
+
+// Hashes the tokens of an owner's prompt as they come. The part before the first picture or sound
+// has the same hash as a prompt without them.
 class KeyHash {
  public:
-  explicit KeyHash(const SnapshotStore::Owner& owner) {
+  explicit KeyHash(const SnapshotStore::Owner& owner) : towers_(owner.towers) {
     XXH3_128bits_reset_withSeed(&state_, ModelOf(owner));
     XXH3_128bits_update(&state_, owner.client.data(), owner.client.size());
   }
   void Add(std::span<const int32_t> tokens) {
-    XXH3_128bits_update(&state_, tokens.data(), tokens.size_bytes());
+    const auto soft = towers_ ? std::ranges::find_if(tokens, IsSoftRow) : tokens.end();
+    const auto before = static_cast<size_t>(soft - tokens.begin());
+    Update(tokens.first(before));
+    if (soft == tokens.end()) return;
+    XXH3_128bits_update(&state_, towers_->data(), sizeof(*towers_));
+    towers_.reset();
+    Update(tokens.subspan(before));
   }
   [[nodiscard]] PromptKey key() const {
     const XXH128_hash_t hash = XXH3_128bits_digest(&state_);
@@ -58,6 +74,11 @@ class KeyHash {
   }
 
  private:
+  void Update(std::span<const int32_t> tokens) {
+    XXH3_128bits_update(&state_, tokens.data(), tokens.size_bytes());
+  }
+
+  std::optional<ModelFingerprint> towers_;  // none: they are in the hash, or not needed
   XXH3_state_t state_ = {};
 };
 
@@ -259,7 +280,8 @@ std::optional<SnapshotStore::Prompt> SnapshotStore::Read(const std::shared_ptr<c
     return std::nullopt;
   }
   const bool same = std::ranges::equal(stored->tokens, tokens) &&
-                    stored->fingerprints == owner->fingerprints && stored->owner == owner->client;
+                    stored->fingerprints == FingerprintsFor(*owner, tokens) &&
+                    stored->owner == owner->client;
   if (!same) return std::nullopt;  // hashes that are equal by chance
   ++stats_.hits;
   if (file != files_.end()) file->second.used = now;
@@ -304,7 +326,7 @@ void SnapshotStore::WriteAll() {
 
 void SnapshotStore::WriteOne(const Prompt& prompt) {
   StoredSlot slot;
-  slot.fingerprints = prompt.owner->fingerprints;
+  slot.fingerprints = FingerprintsFor(*prompt.owner, prompt.tokens);
   slot.owner = prompt.owner->client;
   slot.tokens = prompt.tokens;
   slot.chunked = std::ssize(prompt.tokens);

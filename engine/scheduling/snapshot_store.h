@@ -60,6 +60,8 @@ class SnapshotStore {
   struct Owner {
     std::vector<ModelFingerprint> fingerprints;
     Sha256Digest client = {};
+    // One more from the first picture or sound of a prompt on; none for prompts without.
+    std::optional<ModelFingerprint> towers = {};
   };
   // A snapshot after the last of `tokens`.
   struct Prompt {

@@ -109,6 +109,28 @@ TEST_F(SnapshotStoreTest, ClientsAndModelsShareNothing) {
   EXPECT_TRUE(Load(100));
 }
 
+// The turns before the first picture are the same files with and without it.
+TEST_F(SnapshotStoreTest, TowersCountFromTheFirstPictureOn) {
+  Open();
+  Write(100);
+  const auto with_towers = [ann = owner_](uint64_t towers) {
+    return std::make_shared<const SnapshotStore::Owner>(
+        SnapshotStore::Owner{ann->fingerprints, ann->client, ModelFingerprint{towers, 0}});
+  };
+  std::vector<int32_t> prompt = Tokens(100, 8);
+  prompt.insert(prompt.end(), 12, -1);  // rows of a picture
+  const std::vector<int64_t> cuts = {4, 8, 16};
+  owner_ = with_towers(1);
+  EXPECT_TRUE(store_->Load(owner_, prompt, cuts));
+  Write(-8);
+  EXPECT_TRUE(Load(-8));
+  owner_ = with_towers(2);
+  EXPECT_FALSE(Load(-8));
+  store_->Erase(*owner_, prompt);
+  EXPECT_EQ(Files().size(), 1U) << "the text is erased, the other picture is not";
+  EXPECT_FALSE(store_->Load(owner_, prompt, cuts));
+}
+
 TEST_F(SnapshotStoreTest, OnlyTheOwnerOfTheProcessMayRead) {
   Open();
   Write(100);
