@@ -301,12 +301,13 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
       }
     };
   }
-  server::Api api(std::move(served), std::exchange(engine, nullptr), std::move(api_options), keys);
-  server::HttpServerOptions http_options = HttpOptionsOf(config, api);
+  auto api = std::make_unique<server::Api>(std::move(served), std::exchange(engine, nullptr),
+                                           std::move(api_options), keys);
+  server::HttpServerOptions http_options = HttpOptionsOf(config, *api);
   http_options.limits.connections = FitConnections(http_options.limits, console);
   RL_ASSIGN_OR_RETURN(
-      const auto http,
-      server::HttpServer::Start(http_options, [&](server::Exchange& one) { api.Handle(one); }));
+      auto http,
+      server::HttpServer::Start(http_options, [&](server::Exchange& one) { api->Handle(one); }));
   listener = http.get();
   console.WriteError(SlotText(info));
   console.WriteError(fmt::format("listening on http://{}:{} ({}{} on {}, {} slots of {} tokens)\n",
@@ -318,15 +319,19 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
     const Status status = changed ? CheckAccess(flags, config, !changed->empty(), console)
                                   : Status(tl::unexpected(changed.error()));
     if (!status) return console.Fail(KeysStay(status.error()));
-    api.ReplaceKeys(*std::move(changed));
+    api->ReplaceKeys(*std::move(changed));
     console.WriteError("read the keys again\n");
   };
-  const Status ended = WaitForEnd(reload, [&api] { return api.failure(); });
+  const Status ended = WaitForEnd(reload, [&api] { return api->failure(); });
   if (snapshots) snapshots->FinishBy(std::chrono::steady_clock::now() + Seconds(config.drain));
-  api.Drain();
+  api->Drain();
   http->StopListening();
-  if (!http->WaitUntilIdle(Seconds(config.drain))) api.CancelAll();
+  if (!http->WaitUntilIdle(Seconds(config.drain))) api->CancelAll();
   http->WaitUntilIdle(std::chrono::seconds(1));
+  // The models write their snapshots while the limit of time and a second signal still end them.
+  listener = nullptr;
+  http.reset();
+  api.reset();
   ForgetSignals();
   RL_RETURN_IF_ERROR(ended);
   return 0;
