@@ -1,11 +1,14 @@
 #include "core/passes/wanted_rows.h"
 
+#include <rullama/sdk/cache_rows.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "core/base/check.h"
 #include "core/passes/graph_rewriter.h"
 #include "core/passes/row_demand.h"
 
@@ -189,10 +192,24 @@ class WantedRowsPass {
 
   ValueId AtWantedRows(ValueId id) {
     if (wanted_[id] == kNoValue) {
-      wanted_[id] = GatherWantedRows(rewriter_.builder(), source_.value(id), rewriter_.Map(id),
-                                     rewriter_.Map(source_.rows_input));
+      wanted_[id] = sdk::IsBlockCacheType(source_.type(id).dtype)
+                        ? CastOfWantedRows(id)
+                        : GatherWantedRows(rewriter_.builder(), source_.value(id),
+                                           rewriter_.Map(id), rewriter_.Map(source_.rows_input));
     }
     return wanted_[id];
+  }
+
+  // Rows in blocks cannot be gathered, but what they are made of can. A cast makes each row of its
+  // own, so the bytes are the same.
+  ValueId CastOfWantedRows(ValueId id) {
+    const Value& value = source_.value(id);
+    RL_CHECK(value.producer != kNoOp && source_.ops[value.producer].kind == OpKind::kCast);
+    const Op& cast = source_.ops[value.producer];
+    const ValueId rows = AtWantedRows(cast.inputs[operands::Cast::x]);
+    return rewriter_.builder().Add(
+        ops::Cast{.x = rows, .dtype = static_cast<DType>(cast.As<rl_cast_attrs>().dtype)},
+        value.name + "/rows");
   }
 
   const Graph& source_;

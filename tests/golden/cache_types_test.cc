@@ -23,7 +23,7 @@ constexpr int32_t kPrompt = 500;
 constexpr int32_t kDecoded = 4;
 constexpr int64_t kCapacity = 512, kChunk = 128;
 
-// The logits of the rows after the prompt, one a step.
+// The logits of the last row of the prompt and of the rows after it, one a step.
 std::vector<float> DecodedLogits(const Backend& backend, const std::string& model,
                                  CacheTypes types) {
   auto loaded =
@@ -38,10 +38,12 @@ std::vector<float> DecodedLogits(const Backend& backend, const std::string& mode
   const auto token = [](int32_t i) { return 500 + (i * i * 7 + i * 13) % 1500; };
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < kPrompt; ++i) prompt.push_back(token(i));
-  const Status fed =
-      SequenceFeeder(session, {}).Feed(prompt, DemandMode::kStateOnly, DemandMode::kStateOnly, {});
-  EXPECT_TRUE(fed) << fed.error().ToString();
   std::vector<float> all, row(static_cast<size_t>(loaded->config.vocabulary));
+  Status fed =
+      SequenceFeeder(session, {}).Feed(prompt, DemandMode::kStateOnly, DemandMode::kPerOutput, {});
+  if (fed) fed = session.ReadOutput(output_names::kLogits, std::as_writable_bytes(std::span(row)));
+  EXPECT_TRUE(fed) << fed.error().ToString();
+  all.insert(all.end(), row.begin(), row.end());
   for (int32_t i = kPrompt; i < kPrompt + kDecoded; ++i) {
     const int32_t next = token(i);
     Status status = session.Run(
