@@ -102,7 +102,8 @@ std::string ErrorsOf(const std::string& source, const Words& options) {
                  "-Werror=incompatible-pointer-types-discards-qualifiers",
                  "-Werror=implicit-function-declaration",
                  "-Werror=int-conversion",
-                 "-Werror=return-type"};
+                 "-Werror=return-type",
+                 "-Werror=variadic-macros"};
   words.insert(words.end(), options.begin(), options.end());
   words.push_back(file);
   if (RunClang(words, log) == 0) return "";
