@@ -38,7 +38,7 @@
 namespace rullama {
 namespace {
 
-ModelInfo InfoOf(const ModelSession& session, int64_t slots, int64_t spare_rows) {
+ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   const LoadedModel& model = session.model();
   ModelInfo info = EngineAccess::FileInfo(model.file);
   info.backend = session.devices().backend;
@@ -56,7 +56,7 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots, int64_t spare_rows)
     const CacheTypes types = KvDtypeFor(session.config(), info.backend);
     info.cache_type = ToString(types);
     info.slot_bytes = static_cast<int64_t>(model.model->CacheBytes(
-        {.capacity = info.capacity, .kv_dtype = types, .spare_rows = spare_rows}));
+        {.capacity = info.capacity, .kv_dtype = types, .spare_rows = session.spare_rows()}));
   }
   info.canvas_length = model.facts().canvas.length;
   const EncoderFacts& encoder = model.facts().encoder;
@@ -240,11 +240,12 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   constraints = std::make_unique<AnswerConstraints>(session->model());
   sampler = session->sampler();
   has_seed = session->config().sampler.seed.value_or(-1) >= 0;
+  if (!session->graphs().drafts) assistant.reset();
   if (assistant) {
     assistant_drafter = std::make_unique<AssistantDrafter>(
         session->session(), *session->graphs().drafts, EndTokens(session->tokenizer()));
   }
-  info = InfoOf(*session, slots, options.spare_rows);
+  info = InfoOf(*session, slots);
   const ModelFacts& facts = session->model().facts();
   const LayeredConfig& layers = session->model().layers;
   const uint64_t available = AvailableHostMemory();
@@ -332,7 +333,9 @@ DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config,
           .lookup = config.lookup,
           .drafter = drafter.get(),
           .assistant = assistant_drafter.get(),
-          .as_pays = assistant && !config.mtp.value_or(false),
+          .equal_rows = session->devices().draft_rows_are_equal(),
+          .as_pays = assistant && !config.mtp.value_or(false) &&
+                     session->devices().draft_rows_are_equal(),
           .min_probability = config.min_probability,
           .acceptance = acceptance};
 }

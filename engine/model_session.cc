@@ -7,11 +7,25 @@
 #include <random>
 #include <utility>
 
+#include "engine/drafts/draft_model.h"
 #include "engine/loading/backend_check.h"
 #include "engine/loading/layer_placement.h"
 #include "media/picture_size.h"
 
 namespace rullama {
+namespace {
+
+// The options for a session whose assistant is not used.
+ModelSessionOptions WithoutAssistant(ModelSessionOptions options, const Config& config) {
+  options.assistant = nullptr;
+  if (WantsDrafts(config)) return options;
+  options.decode_rows = 0;
+  options.spare_rows = 0;
+  options.max_draft = 0;
+  return options;
+}
+
+}  // namespace
 
 uint64_t DrawSeed() {
   std::random_device device;
@@ -41,7 +55,15 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   media_ =
       std::make_unique<MediaEncoder>(model_.towers.towers, model_.tower_file(), devices_.Borrow(),
                                      devices_.policy, allocated_, options.observer);
-  RL_RETURN_IF_ERROR(ChooseSettings(options));
+  const AssistantFile* assistant = options.assistant;
+  const bool leaves_out =
+      assistant != nullptr && !assistant->asked && !devices_.draft_rows_are_equal();
+  if (leaves_out) {
+    notices.Note(
+        "the drafter of the model is not used: with this backend the length of a draft "
+        "could change answers (drafts.mtp: true uses it)");
+  }
+  RL_RETURN_IF_ERROR(ChooseSettings(leaves_out ? WithoutAssistant(options, config()) : options));
   load_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - model_.started).count();
   return OkStatus();
@@ -130,6 +152,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                   const DeviceSettings& settings) {
   session_.reset();
   slots_ = options.slots;
+  spare_rows_ = options.spare_rows;
   chunk_ = settings.max_t;
   limits_.max_t = chunk_;
   if (options.outputs == GraphOutputs::kBatch) {

@@ -24,10 +24,12 @@ struct ModelSessionOptions {
   // The most rows of a step with soft tokens, for kAllLogits; 0: the session reads none. A session
   // of kBatch decides itself.
   int64_t media_rows = 0;
-  int64_t slots = 1;                           // sequences with a cache of their own
-  int64_t decode_rows = 0;                     // drawn in a step with kBatch; 0: one per slot
-  int64_t spare_rows = 0;                      // as BuildOptions::spare_rows
-  const AssistantFile* assistant = nullptr;    // borrowed; with kBatch; null: none
+  int64_t slots = 1;        // sequences with a cache of their own
+  int64_t decode_rows = 0;  // drawn in a step with kBatch; 0: one per slot
+  int64_t spare_rows = 0;   // as BuildOptions::spare_rows
+  // Borrowed; with kBatch; null: none. One that nobody asked for is left out where the length of a
+  // draft could change answers.
+  const AssistantFile* assistant = nullptr;
   int64_t max_draft = 0;                       // tokens of the assistant's drafts
   uint64_t reserved_bytes = 0;                 // of the first device, which others will take
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
@@ -62,6 +64,8 @@ class ModelSession {
   [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
   [[nodiscard]] const StepLimits& limits() const { return limits_; }
   [[nodiscard]] int64_t slots() const { return slots_; }
+  // As BuildOptions::spare_rows.
+  [[nodiscard]] int64_t spare_rows() const { return spare_rows_; }
   // The most rows of a step that reads a prompt.
   [[nodiscard]] int64_t chunk() const { return chunk_; }
   // The devices and, if several share the layers, the device of each layer.
@@ -94,6 +98,7 @@ class ModelSession {
   PlacementPolicy placement_;
   StepLimits limits_;
   int64_t slots_ = 1;
+  int64_t spare_rows_ = 0;
   int64_t chunk_ = 0;
   double load_seconds_ = 0;
   // Declared in the order they depend on each other, destroyed in reverse.

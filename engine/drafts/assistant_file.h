@@ -24,6 +24,7 @@ struct AssistantFile {
   std::unique_ptr<GgufFile> file = {};
   MappingNotice mapping = {};  // of that file
   std::unique_ptr<const Assistant> assistant = {};
+  bool asked = false;  // the configuration names it, or drafts.mtp is true
 };
 
 // The files that may hold the assistant of a model that nobody named: the layer of Ollama's store,

@@ -110,6 +110,7 @@ Result<std::optional<AssistantFile>> FindAssistantFor(const LoadedModel& main,
     return std::nullopt;
   }
   if (!file) return std::nullopt;
+  file->asked = asked;
   for (const std::string& warning : file->assistant->warnings()) notices.Warn(warning);
   notices.Note(fmt::format("drafts by '{}'", file->name));
   return file;

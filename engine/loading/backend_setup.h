@@ -33,6 +33,10 @@ struct BackendDevices {
   PlacementPolicy policy;  // its indices are those of `devices`
 
   [[nodiscard]] Device& main() const { return *devices.front(); }
+  // Whether rows of a step that checks a draft have the bytes of steps of their own, so that the
+  // length of a draft changes no answer (docs/numerics.md, "Rows of a batch"). False where that
+  // depends on the device: plugins do not tell.
+  [[nodiscard]] bool draft_rows_are_equal() const { return backend == "cpu" && layer_devices == 1; }
   // The devices without their ownership, in the same order.
   [[nodiscard]] std::vector<Device*> Borrow() const;
   // Descriptions of the devices that share the layers, in the same order.

@@ -60,12 +60,16 @@ Status DraftMaker::Make(std::span<const int32_t> writing) {
   matchers_.clear();
   if (options_.drafts.most == 0) return OkStatus();
   requests_.clear();
-  int64_t left = DecodeRows(options_.slots, options_.drafts.most) - std::ssize(writing);
-  int64_t slots_left = std::ssize(writing);
+  // Where the length of a draft can change an answer, it is as if all slots were writing.
+  const int64_t sharing = options_.drafts.equal_rows ? std::ssize(writing) : options_.slots;
+  int64_t left = DecodeRows(options_.slots, options_.drafts.most) - sharing;
+  const int64_t share = left / sharing;
+  int64_t slots_left = sharing;
   for (const int32_t slot : writing) {
     RunningJob& running = jobs_.At(slot);
     ++running.undrafted;
-    const int64_t most = std::min(MostFor(slot, std::ssize(writing) - 1), left / slots_left--);
+    const int64_t rows = options_.drafts.equal_rows ? left / slots_left-- : share;
+    const int64_t most = std::min(MostFor(slot, std::ssize(writing) - 1), rows);
     if (most < std::max<int64_t>(options_.drafts.least, 1)) continue;
     left -= most;
     const Job& job = *running.job;

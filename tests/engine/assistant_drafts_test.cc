@@ -159,6 +159,33 @@ TEST_P(OnGpus, TheTextIsThatWithoutDrafts) {
   EXPECT_THAT(answer.ids, ElementsAreArray(Answer(*engine, request).ids));
 }
 
+// Where a row of a draft may have other bytes than alone, a drafter that nobody asked for would let
+// answers depend on its lengths.
+TEST_P(OnGpus, ADrafterThatLiesThereIsUsedIfAskedFor) {
+  const fs::path folder =
+      fs::path(::testing::TempDir()) / (std::string("assistant_drafts_") + GetParam());
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::copy_file(ModelOf("e2b"), folder / "model.gguf");
+  fs::copy_file(DrafterOf("e2b"), folder / "mtp-tiny.gguf");
+  const std::string model = (folder / "model.gguf").string();
+  Request request = Case(Goldens("e2b").at("cases").at(0));
+  request.max_tokens = 12;
+  const auto automatic = Must(TryOpen(model, {}, 1, GetParam()));
+  EXPECT_EQ(Answer(*automatic, request).drafts.drafted, 0);
+  EXPECT_EQ(automatic->stats().drafted, 0U);
+  // The length of a draft follows from the answer alone, so it is the same again.
+  const auto named = Must(TryOpen(model, {{"drafts.model", DrafterOf("e2b")}}, 1, GetParam()));
+  const Completion first = Answer(*named, request);
+  EXPECT_GT(first.drafts.drafted, 0);
+  for (int again = 0; again < 3; ++again) {
+    const Completion other = Answer(*named, request);
+    EXPECT_EQ(other.drafts.drafted, first.drafts.drafted);
+    EXPECT_EQ(other.drafts.accepted, first.drafts.accepted);
+  }
+  fs::remove_all(folder);
+}
+
 // Several answers of one prompt read it once; those that got copies of its rows have to draw a
 // token before they can draft.
 TEST(AssistantDrafts, ChoicesAreThoseWithoutDrafts) {
