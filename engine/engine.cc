@@ -290,7 +290,8 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
 Status Engine::Impl::WarmUpFor(const EngineSetup& setup) {
   const WarmUp mode = session->config().backend.warm_up.value_or(setup.warm_up);
   if (mode == WarmUp::kOff) return OkStatus();
-  const std::atomic<bool>* const stop = setup.stop_warm_up.get();
+  const auto& stop_flag = setup.stop_warm_up ? setup.stop_warm_up : setup.hooks.cancelled;
+  const std::atomic<bool>* const stop = stop_flag.get();
   const RowChainOptions usual = UsualChain(sampler, info.vocabulary);
   std::vector<ModelSession*> writers = {session.get()};
   if (drafter) writers.push_back(&drafter->session());
@@ -334,8 +335,8 @@ DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config,
           .drafter = drafter.get(),
           .assistant = assistant_drafter.get(),
           .equal_rows = session->devices().draft_rows_are_equal(),
-          .as_pays = assistant && !config.mtp.value_or(false) &&
-                     session->devices().draft_rows_are_equal(),
+          .as_pays =
+              assistant && !config.mtp.value_or(false) && session->devices().draft_rows_are_equal(),
           .min_probability = config.min_probability,
           .acceptance = acceptance};
 }

@@ -23,7 +23,7 @@ struct EngineSetup {
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
   HostHooks hooks = {};
   WarmUp warm_up = WarmUp::kOff;  // unless the configuration says otherwise (backend.warm_up)
-  // Ends the warm-up with run.cancelled once it is set; null: nothing does.
+  // Ends the warm-up with run.cancelled once it is set; null: HostHooks::cancelled does.
   std::shared_ptr<const std::atomic<bool>> stop_warm_up = {};
   // Of benchmarks: a token of a draft counts as right with this probability, whatever the model
   // draws. The text makes no sense then.

@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "engine/engine_access.h"
+#include "engine/loading/engine_config.h"
 #include "samplers/settings.h"
 #include "tests/fakes/adapter_folder.h"
 #include "tests/gpu_backends.h"
@@ -820,6 +822,23 @@ TEST(EngineTest, NothingIsCompiledOrAllocatedAfterThePrompt) {
   EXPECT_EQ(answer.at_end.allocations, answer.after_prompt.allocations);
   EXPECT_EQ(answer.at_end.steps, answer.after_prompt.steps + answer.ids.size() - 1);
   EXPECT_GT(answer.at_end.state_bytes, 0U);
+}
+
+class NoNotices : public Notices {
+  void Note(std::string_view /*text*/) override {}
+  void Warn(std::string_view /*text*/) override {}
+};
+
+// As `rullama run` opens a model, which gives no flag of its own for the warm-up.
+TEST(EngineTest, AWarmUpEndsWithItsProcess) {
+  NoNotices notices;
+  EngineSetup setup{.plugin_paths = {kPlugins}, .warm_up = WarmUp::kAll};
+  setup.hooks.cancelled = std::make_shared<const std::atomic<bool>>(true);
+  const EngineOptions options{.model = kE2b, .backend = "cpu", .plugin_paths = {kPlugins}};
+  LoadedModel model = Must(LoadModel(Must(ConfigOf(options)), {}, notices));
+  const auto opened = EngineAccess::Open(std::move(model), setup, notices);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().id, "run.cancelled");
 }
 
 TEST(EngineTest, AWarmModelHasThePlansOfAllSizes) {
