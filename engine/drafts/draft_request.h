@@ -16,8 +16,10 @@ struct DraftRequest {
   int64_t most = 0;                      // tokens to draft
   double min_probability = 0;            // the draft ends before a less likely token
   RowSampling sampling = {};             // without a mask
-  bool follows_step = false;             // the last token was drawn by a step of this slot
-  std::vector<int32_t> draft = {};       // the result
+  // The last token was drawn by a step of this slot, so that the hidden row that it was drawn from
+  // is there (DraftGraphs::PlaceOf).
+  bool follows_step = false;
+  std::vector<int32_t> draft = {};  // the result
 };
 
 }  // namespace rullama

@@ -42,7 +42,7 @@ class StepList {
   std::vector<ExpectedStep> steps_;
 };
 
-Status CheckGoesOn(const std::atomic<bool>* cancelled) {
+Status CheckNotCancelled(const std::atomic<bool>* cancelled) {
   if (cancelled == nullptr || !*cancelled) return OkStatus();
   return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped while kernels were compiled");
 }
@@ -100,7 +100,7 @@ std::vector<ExpectedStep> OtherSteps(const Session& session, const ProgramGraphs
 Status WarmUpSteps(Session& session, std::span<const ExpectedStep> steps,
                    const std::atomic<bool>* cancelled) {
   for (const ExpectedStep& step : steps) {
-    RL_RETURN_IF_ERROR(CheckGoesOn(cancelled));
+    RL_RETURN_IF_ERROR(CheckNotCancelled(cancelled));
     const Status prepared = session.Prepare(step.rows, step.demand, step.graph, step.wanted);
     if (!prepared && !IsRefusal(prepared.error())) return prepared;
   }
@@ -110,7 +110,7 @@ Status WarmUpSteps(Session& session, std::span<const ExpectedStep> steps,
 Status WaitForPending(Session& session, const std::atomic<bool>* cancelled) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   while (true) {
-    RL_RETURN_IF_ERROR(CheckGoesOn(cancelled));
+    RL_RETURN_IF_ERROR(CheckNotCancelled(cancelled));
     RL_ASSIGN_OR_RETURN(const SessionStats stats, session.Stats());
     if (stats.pending == 0) return OkStatus();
     std::this_thread::sleep_for(kPause);
