@@ -293,11 +293,13 @@ Status Engine::Impl::WarmUpFor(const EngineSetup& setup) {
   const auto& stop_flag = setup.stop_warm_up ? setup.stop_warm_up : setup.hooks.cancelled;
   const std::atomic<bool>* const stop = stop_flag.get();
   const RowChainOptions usual = UsualChain(sampler, info.vocabulary);
+  const bool judges = session->config().drafts.min_probability > 0;
   std::vector<ModelSession*> writers = {session.get()};
   if (drafter) writers.push_back(&drafter->session());
   for (ModelSession* writer : writers) {
-    RL_RETURN_IF_ERROR(WarmUpSteps(
-        writer->session(), StepsOfAnswers(writer->session(), writer->graphs(), usual), stop));
+    RL_RETURN_IF_ERROR(
+        WarmUpSteps(writer->session(),
+                    StepsOfAnswers(writer->session(), writer->graphs(), usual, judges), stop));
   }
   RL_RETURN_IF_ERROR(
       WarmUpSteps(session->session(), OtherSteps(session->session(), session->graphs()), stop));

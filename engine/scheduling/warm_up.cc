@@ -47,7 +47,7 @@ Status CheckNotCancelled(const std::atomic<bool>* cancelled) {
   return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped while kernels were compiled");
 }
 
-void AddDraws(const ProgramGraphs& graphs, const RowChainOptions& usual, int64_t slots,
+void AddDraws(const ProgramGraphs& graphs, const RowChainOptions& usual, bool judges, int64_t slots,
               StepList& steps) {
   const GraphHandle draw = graphs.Draw(usual);
   const std::vector<int64_t> sizes = steps.DecodeSizesOf(draw, slots);
@@ -69,19 +69,20 @@ void AddDraws(const ProgramGraphs& graphs, const RowChainOptions& usual, int64_t
   if (!graphs.drafts) return;
   for (const DraftGraphs::Length& length : graphs.drafts->lengths) {
     steps.OfAllSizes(length.graph, DemandMode::kAllRows);
+    if (judges) steps.OfAllSizes(length.judging, DemandMode::kAllRows);
   }
 }
 
 }  // namespace
 
 std::vector<ExpectedStep> StepsOfAnswers(const Session& session, const ProgramGraphs& graphs,
-                                         const RowChainOptions& usual) {
+                                         const RowChainOptions& usual, bool judges) {
   StepList steps(session);
   if (graphs.denoise) {
     steps.OfAllSizes(graphs.read, DemandMode::kStateOnly);
     steps.OfAllSizes(*graphs.denoise, DemandMode::kAllRows);
   } else if (graphs.logits) {
-    AddDraws(graphs, usual, session.slots(), steps);
+    AddDraws(graphs, usual, judges, session.slots(), steps);
   }
   return steps.Take();
 }

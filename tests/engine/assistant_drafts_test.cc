@@ -300,6 +300,19 @@ TEST_P(Pairs, EndBeforeUnlikelyTokens) {
   EXPECT_LT(counts[2].drafted, counts[1].drafted);
 }
 
+TEST(AssistantDrafts, ThatEndBeforeUnlikelyTokensAreWarmToo) {
+  const auto compiled_later = [](const char* least) {
+    std::vector<Setting> settings = DraftsBy(DrafterOf("e2b"));
+    settings.push_back({"drafts.min_probability", least});
+    settings.push_back({"backend.warm_up", "dispatch"});
+    const auto engine = Must(TryOpen(ModelOf("e2b"), settings));
+    const Completion answer = Answer(*engine, Case(Goldens("e2b").at("cases").at(0)));
+    EXPECT_GT(answer.drafts.drafted, 0);
+    return answer.at_end.plans - answer.after_prompt.plans;
+  };
+  EXPECT_EQ(compiled_later("0.000001"), compiled_later("0"));
+}
+
 // A draft never starts from what another request left.
 TEST(AssistantDrafts, AreTheSameAfterAPromptThatWasFound) {
   std::vector<Setting> settings = DraftsBy(DrafterOf("e2b"));
