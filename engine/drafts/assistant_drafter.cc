@@ -18,6 +18,7 @@ Result<int64_t> AssistantDrafter::Draft(std::span<DraftRequest> requests) {
   for (DraftRequest& request : requests) {
     const bool drafts = request.draft.empty() && request.most > 0 && request.follows_step;
     if (!drafts || session_.past(request.slot) < 1) continue;
+    request.guessed = true;
     drafting_.push_back(&request);
     AddRow(request);
     longest = std::max(longest, request.most);

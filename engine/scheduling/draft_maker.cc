@@ -35,25 +35,26 @@ int64_t NextDraftLength(int64_t drafted, int64_t accepted, int64_t most) {
   return std::clamp<int64_t>(length, 1, most);
 }
 
-int64_t DraftMaker::LengthFor(const RunningJob& running, int64_t others, int64_t most) const {
-  if (!options_.drafts.as_pays) {
-    const int64_t length = running.draft_length > 0 ? running.draft_length : kFirstDraftLength;
-    return std::min(most, std::max(length, options_.drafts.least));
-  }
+int64_t DraftMaker::LengthAfterLast(const RunningJob& running, int64_t most) const {
+  const int64_t length = running.draft_length > 0 ? running.draft_length : kFirstDraftLength;
+  return std::min(most, std::max(length, options_.drafts.least));
+}
+
+int64_t DraftMaker::LengthThatPays(const RunningJob& running, int64_t others, int64_t most) const {
   const int64_t best = BestDraftLength(
       costs_, running.acceptance.value_or(acceptance_.OfNextAnswer()), others, most);
   const bool tries = running.undrafted > running.patience;
-  return best == 0 && tries ? std::min<int64_t>(most, 1) : best;
+  return best == 0 && tries ? std::min(most, std::max<int64_t>(1, options_.drafts.least)) : best;
 }
 
-int64_t DraftMaker::MostFor(int32_t slot, int64_t others) const {
+int64_t DraftMaker::MostFor(int32_t slot, int64_t rows) const {
   const RunningJob& running = jobs_.At(slot);
   const Job& job = *running.job;
   int64_t most = std::min(options_.drafts.most, job.max_draft.value_or(options_.drafts.most));
   // The row of the last token needs no draft after it.
   most = std::min(most, options_.CapacityOf(job) - session_.past(slot) - 1);
   if (job.max_tokens >= 0) most = std::min(most, job.max_tokens - running.drawn - 1);
-  return most > 0 ? LengthFor(running, others, most) : 0;
+  return std::max<int64_t>(0, std::min(most, rows));
 }
 
 Status DraftMaker::Make(std::span<const int32_t> writing) {
@@ -69,15 +70,22 @@ Status DraftMaker::Make(std::span<const int32_t> writing) {
     RunningJob& running = jobs_.At(slot);
     ++running.undrafted;
     const int64_t rows = options_.drafts.equal_rows ? left / slots_left-- : share;
-    const int64_t most = std::min(MostFor(slot, std::ssize(writing) - 1), rows);
-    if (most < std::max<int64_t>(options_.drafts.least, 1)) continue;
-    left -= most;
+    const int64_t cap = MostFor(slot, rows);
+    const int64_t guessed = options_.drafts.as_pays
+                                ? LengthThatPays(running, std::ssize(writing) - 1, cap)
+                                : LengthAfterLast(running, cap);
+    // A lookup costs nothing, so whether guesses pay does not matter to it.
+    const int64_t most = options_.drafts.lookup ? LengthAfterLast(running, cap) : guessed;
+    const int64_t longest = std::max(most, guessed);
+    if (longest < std::max<int64_t>(options_.drafts.least, 1)) continue;
+    left -= longest;
     const Job& job = *running.job;
     requests_.push_back(
         {.slot = slot,
          .client = job.client,
          .tokens = running.sequence,
          .most = most,
+         .most_guessed = guessed,
          .min_probability = job.min_draft_probability.value_or(options_.drafts.min_probability),
          .sampling = job.sampling,
          .follows_step = running.follows_step});
@@ -93,6 +101,7 @@ Status DraftMaker::Draft() {
     const int64_t least = drafts.assistant != nullptr ? kLeastLookup : kMinLookup;
     for (DraftRequest& request : requests_) {
       LookUpDraft(request.tokens, least, request.most, request.draft);
+      if (request.draft.empty()) request.most = request.most_guessed;
     }
   }
   if (drafts.drafter != nullptr) return drafts.drafter->Draft(requests_);
@@ -110,8 +119,13 @@ void DraftMaker::TakeDrafts() {
       return options_.IsEnd(token) || IsSoftRow(token);
     };
     draft.erase(std::ranges::find_if(draft, is_last), draft.end());
-    if (draft.empty() || std::ssize(draft) < options_.drafts.least) continue;
     RunningJob& running = jobs_.At(request.slot);
+    running.guessed = request.guessed;
+    if (draft.empty() || std::ssize(draft) < options_.drafts.least) {
+      // It took its time, and gave no token.
+      if (request.guessed) CountGuess(running, 1, 0);
+      continue;
+    }
     running.draft = std::move(draft);
     running.undrafted = 0;
   }
@@ -134,16 +148,21 @@ void DraftMaker::AddRows(int32_t slot, std::vector<RowRequest>& rows) {
   }
 }
 
+void DraftMaker::CountGuess(RunningJob& running, int64_t drafted, int64_t accepted) {
+  if (!running.acceptance) running.acceptance = acceptance_.OfNextAnswer();
+  running.acceptance->Count(drafted, accepted);
+  acceptance_.Count(drafted, accepted);
+  const int64_t longer = std::min(2 * running.patience, kMostPatience);
+  running.patience = accepted > 0 ? kFirstPatience : longer;
+  running.undrafted = 0;
+}
+
 void DraftMaker::Count(RunningJob& running, int64_t drafted, int64_t accepted) {
   running.drafts.drafted += drafted;
   running.drafts.accepted += accepted;
   running.draft_length = NextDraftLength(drafted, accepted, options_.drafts.most);
-  if (options_.drafts.assistant != nullptr) {
-    if (!running.acceptance) running.acceptance = acceptance_.OfNextAnswer();
-    running.acceptance->Count(drafted, accepted);
-    acceptance_.Count(drafted, accepted);
-    const int64_t longer = std::min(2 * running.patience, kMostPatience);
-    running.patience = accepted > 0 ? kFirstPatience : longer;
+  if (running.guessed) {
+    CountGuess(running, drafted, accepted);
     WarnOfWrongDrafts(accepted);
   }
   counters_.Update([=](EngineStats& stats) {

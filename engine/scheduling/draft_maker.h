@@ -39,13 +39,19 @@ class DraftMaker {
   void CountStep(size_t rows, EngineClock::time_point begin);
 
  private:
-  // The tokens that the next draft of a slot may have, where `others` slots decode, too.
-  [[nodiscard]] int64_t MostFor(int32_t slot, int64_t others) const;
-  // The length of a draft by what the last ones of the slot were worth.
-  [[nodiscard]] int64_t LengthFor(const RunningJob& running, int64_t others, int64_t most) const;
+  // The tokens that the next draft of a slot may have, in at most `rows` rows.
+  [[nodiscard]] int64_t MostFor(int32_t slot, int64_t rows) const;
+  // The length of a draft by how much of the last one was right.
+  [[nodiscard]] int64_t LengthAfterLast(const RunningJob& running, int64_t most) const;
+  // The length of a draft of the assistant by what the last ones of the slot were worth, where
+  // `others` slots decode, too.
+  [[nodiscard]] int64_t LengthThatPays(const RunningJob& running, int64_t others,
+                                       int64_t most) const;
   Status Draft();
   // Takes the drafts of requests_ to their jobs.
   void TakeDrafts();
+  // After a draft of the assistant was checked, or was cut to nothing.
+  void CountGuess(RunningJob& running, int64_t drafted, int64_t accepted);
   void WarnOfWrongDrafts(int64_t accepted);
 
   Session& session_;

@@ -300,6 +300,19 @@ TEST_P(Pairs, EndBeforeUnlikelyTokens) {
   EXPECT_LT(counts[2].drafted, counts[1].drafted);
 }
 
+// With drafts.mtp: auto; a drafter whose guesses are cut to nothing is not asked before each step.
+TEST(AssistantDrafts, ThatAreCutToNothingAreNotMadeForEachToken) {
+  const auto engine = Must(TryOpen(ModelOf("e2b"), {{"drafts.model", DrafterOf("e2b")}}));
+  Request request = Case(Goldens("e2b").at("cases").at(0));
+  request.max_tokens = 60;
+  request.min_draft_probability = 1;
+  const Completion answer = Answer(*engine, request);
+  EXPECT_LT(answer.drafts.drafted, 5);
+  const uint64_t steps = answer.at_end.steps - answer.after_prompt.steps;
+  const auto tokens = answer.ids.size();
+  EXPECT_THAT(steps, AllOf(Gt(tokens - 1), Lt(tokens + tokens / 3)));
+}
+
 TEST(AssistantDrafts, ThatEndBeforeUnlikelyTokensAreWarmToo) {
   const auto compiled_later = [](const char* least) {
     std::vector<Setting> settings = DraftsBy(DrafterOf("e2b"));
@@ -452,6 +465,23 @@ TEST_P(Pairs, UntrainedDraftersChangeNoByte) {
   EXPECT_GT(shuffled.drafted, 100);
   EXPECT_LT(shuffled.accepted, shuffled.drafted / 20);
   CountsWith(Weights::kNotNumbers, GetParam());
+}
+
+// Guesses of an untrained drafter do not pay; what a lookup finds is right.
+TEST(AssistantDrafts, ThatDoNotPayLeaveTheLookupOn) {
+  const fs::path path = fs::path(::testing::TempDir()) / "lookup_untrained.gguf";
+  const Dialect own{.architecture = "gemma4-assistant",
+                    .width_key = "embedding_length_out",
+                    .tensors = {},
+                    .weights = Weights::kShuffled};
+  ASSERT_NO_FATAL_FAILURE(WriteIn(own, DrafterOf("e2b"), path));
+  const auto engine =
+      Must(TryOpen(ModelOf("e2b"), {{"drafts.model", path.string()}, {"drafts.lookup", "true"}}));
+  Request request = Case(Goldens("e2b").at("cases").at(0));
+  request.max_tokens = 80;
+  request.sampling.logit_bias = {{300, 100.0F}};
+  EXPECT_GT(Answer(*engine, request).drafts.accepted, 50);
+  fs::remove(path);
 }
 
 TEST(AssistantDrafts, AreFoundNextToTheModelAndAsLongAsTheyPay) {
