@@ -180,6 +180,17 @@ TEST_F(CudaDeviceTest, KernelsGetTheirConstants) {
   EXPECT_EQ(kernels.Prepare(std::span(&key, 1)), 0U);
   EXPECT_THAT(std::vector(cuda_.constants.begin(), cuda_.constants.begin() + 4),
               ElementsAre(64, 5, 1, 0));
+  EXPECT_FALSE(cuda_.copying) << "kernels may run before their constants are in place";
+}
+
+TEST_F(CudaDeviceTest, PlacesOfConstantsHaveTheirSize) {
+  CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+  gpu::KernelCache kernels(driver);
+  const gpu::PipelineKey key{gpu::Shader::kRows, {64, 5, 1, 0}};
+  cuda_.constant_bytes = 32;
+  const sdk::Error error = ErrorOf([&] { kernels.Prepare(std::span(&key, 1)); });
+  EXPECT_EQ(error.code(), RL_INTERNAL);
+  EXPECT_THAT(error.what(), HasSubstr("32 bytes for constants, expected 64"));
 }
 
 TEST_F(CudaDeviceTest, KernelsWithoutCodeAreAnError) {

@@ -214,8 +214,16 @@ std::unique_ptr<gpu::Kernel> CudaDriver::Compile(const gpu::PipelineKey& key) {
     return std::make_unique<CudaKernel>(std::move(module), function);
   Check(api_, found, "cuModuleGetGlobal of " + name);
   std::array<uint32_t, kConstantWords> words{};
+  if (bytes != sizeof(words)) {
+    throw sdk::Error(RL_INTERNAL, "the kernel '" + name + "' has a place of " +
+                                      std::to_string(bytes) + " bytes for constants, expected " +
+                                      std::to_string(sizeof(words)) + "; please report it");
+  }
   for (size_t i = 0; i < key.constants.size(); ++i) words.at(i) = key.constants[i];
   Check(api_, api_.MemcpyHtoD(place, words.data(), sizeof(words)), "cuMemcpyHtoD");
+  // The copy of pageable memory may return before it has ended, and the stream of the kernels does
+  // not wait for it.
+  Check(api_, api_.StreamSynchronize(nullptr), "cuStreamSynchronize");
   return std::make_unique<CudaKernel>(std::move(module), function);
 }
 

@@ -30,6 +30,8 @@ struct FakeCuda {
   int contexts = 0;                                             // that are current
   int modules = 0;                                              // that are loaded
   std::vector<uint32_t> constants = std::vector<uint32_t>(16);  // of the last one
+  size_t constant_bytes = 64;                                   // that a module has for them
+  bool copying = false;                                         // constants, until it is waited for
   bool capturing = false;
   Api api;
 
@@ -90,7 +92,10 @@ struct FakeCuda {
     };
     api.StreamCreate = [](CUstream* stream, unsigned) { return GiveHandle(stream); };
     api.StreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
-    api.StreamSynchronize = [](CUstream) { return now->finishes; };
+    api.StreamSynchronize = [](CUstream stream) {
+      if (stream == nullptr) now->copying = false;
+      return now->finishes;
+    };
   }
 
   void MakeMemory() {
@@ -122,6 +127,7 @@ struct FakeCuda {
       return CUDA_SUCCESS;
     };
     api.MemcpyHtoD = [](CUdeviceptr to, const void* from, size_t bytes) {
+      now->copying = true;
       std::memcpy(reinterpret_cast<void*>(to), from, bytes);
       return CUDA_SUCCESS;
     };
@@ -143,7 +149,8 @@ struct FakeCuda {
     api.ModuleGetFunction = [](CUfunction* function, CUmodule, const char*) {
       return GiveHandle(function);
     };
-    api.ModuleGetGlobal = [](CUdeviceptr* place, size_t*, CUmodule, const char*) {
+    api.ModuleGetGlobal = [](CUdeviceptr* place, size_t* bytes, CUmodule, const char*) {
+      *bytes = now->constant_bytes;
       return Give(place, reinterpret_cast<CUdeviceptr>(now->constants.data()));
     };
     api.LaunchKernelEx = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
