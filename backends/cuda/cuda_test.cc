@@ -168,6 +168,22 @@ TEST_F(CudaDeviceTest, LostOnceIsLostForEver) {
   EXPECT_THAT(error.what(), HasSubstr("after an earlier failure"));
 }
 
+TEST_F(CudaDeviceTest, LosesItsContextAndIsClosed) {
+  const gpu::PipelineKey key{gpu::Shader::kRows, {64, 5, 1, 0}};
+  {
+    CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+    gpu::BlockMemory blocks(driver, 0);
+    const gpu::Allocation memory = blocks.Allocate(16);
+    gpu::KernelCache kernels(driver);
+    kernels.Prepare(std::span(&key, 1));
+    cuda_.pushes = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    const sdk::Error error = ErrorOf([&] { driver.FillZero(memory); });
+    EXPECT_EQ(error.code(), RL_DEVICE_LOST);
+    EXPECT_THAT(error.what(), HasSubstr("cuCtxPushCurrent"));
+  }
+  EXPECT_EQ(cuda_.contexts, 0) << "a context was left that was not entered";
+}
+
 // ---- kernels and steps --------------------------------------------------------------------------
 
 const gpu::PipelineKey kArgMax{gpu::Shader::kArgMax, {256}};

@@ -35,13 +35,17 @@ Context::Context(const Api& api, CUdevice device) : api_(api), device_(device) {
 
 Context::~Context() { api_.DevicePrimaryCtxRelease(device_); }
 
-Context::Scope::Scope(const Context& context) : api_(context.api_) {
-  Check(api_, api_.CtxPushCurrent(context.handle_), "cuCtxPushCurrent");
-}
+Context::QuietScope::QuietScope(const Context& context) noexcept
+    : api_(context.api_), result_(api_.CtxPushCurrent(context.handle_)) {}
 
-Context::Scope::~Scope() {
+Context::QuietScope::~QuietScope() {
+  if (result_ != CUDA_SUCCESS) return;
   CUcontext popped = nullptr;
   api_.CtxPopCurrent(&popped);
+}
+
+Context::Scope::Scope(const Context& context) : scope_(context) {
+  Check(context.api_, scope_.result(), "cuCtxPushCurrent");
 }
 
 // ---- the driver ---------------------------------------------------------------------------------
@@ -57,7 +61,7 @@ CudaDriver::CudaDriver(const Api& api, const PhysicalDevice& physical, const sdk
       staging_(std::make_unique<Staging>(*this)) {}
 
 CudaDriver::~CudaDriver() {
-  const Context::Scope scope(context_);
+  const Context::QuietScope scope(context_);
   if (!lost_) api_.StreamSynchronize(stream_.get());
 }
 
@@ -99,7 +103,7 @@ class CudaDriver::Block final : public gpu::MemoryBlock {
     address = memory;
   }
   ~Block() override {
-    const Context::Scope scope(driver_.context_);
+    const Context::QuietScope scope(driver_.context_);
     driver_.api_.MemFree(address);
   }
 
@@ -115,7 +119,7 @@ CudaDriver::Staging::Staging(CudaDriver& driver) : driver_(driver) {
 }
 
 CudaDriver::Staging::~Staging() {
-  const Context::Scope scope(driver_.context_);
+  const Context::QuietScope scope(driver_.context_);
   driver_.api_.MemFreeHost(memory_);
 }
 

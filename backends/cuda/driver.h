@@ -25,16 +25,26 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // Makes it the context of the thread's calls.
-  class Scope {
+  // Makes it the context of the thread's calls, if it can: for destructors, which may not throw.
+  class QuietScope {
    public:
-    explicit Scope(const Context& context);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
+    explicit QuietScope(const Context& context) noexcept;
+    ~QuietScope();
+    QuietScope(const QuietScope&) = delete;
+    QuietScope& operator=(const QuietScope&) = delete;
+    [[nodiscard]] CUresult result() const { return result_; }
 
    private:
     const Api& api_;
+    const CUresult result_;
+  };
+  // Likewise. Errors: as Check.
+  class Scope {
+   public:
+    explicit Scope(const Context& context);
+
+   private:
+    const QuietScope scope_;
   };
 
  private:
@@ -49,7 +59,7 @@ struct Destroy {
   CUresult(CUDAAPI* destroy)(Handle) = nullptr;
   const Context* context = nullptr;
   void operator()(Handle handle) const {
-    const Context::Scope scope(*context);
+    const Context::QuietScope scope(*context);
     destroy(handle);
   }
 };

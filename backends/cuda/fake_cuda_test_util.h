@@ -22,7 +22,8 @@ struct FakeCuda {
   // What the functions say and have noted. Functions of CUDA have no context of the caller.
   static inline FakeCuda* now = nullptr;
 
-  CUresult init = CUDA_SUCCESS, allocates = CUDA_SUCCESS, finishes = CUDA_SUCCESS;
+  CUresult init = CUDA_SUCCESS, allocates = CUDA_SUCCESS, finishes = CUDA_SUCCESS,
+           pushes = CUDA_SUCCESS;
   int devices = 1, capability = 90;
   std::vector<Launched> launched;                               // one by one
   size_t captured = 0;                                          // kernels of the graph
@@ -83,8 +84,8 @@ struct FakeCuda {
     api.DevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) { return GiveHandle(context); };
     api.DevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
     api.CtxPushCurrent = [](CUcontext) {
-      ++now->contexts;
-      return CUDA_SUCCESS;
+      if (now->pushes == CUDA_SUCCESS) ++now->contexts;
+      return now->pushes;
     };
     api.CtxPopCurrent = [](CUcontext*) {
       --now->contexts;
