@@ -65,23 +65,35 @@ void CudaCommands::LaunchTimed(CudaDriver& driver) {
   note_time();
 }
 
-void CudaCommands::MakeGraph(CudaDriver& driver) {
+Owned<CUgraph> CudaCommands::Capture(CudaDriver& driver) {
   const Api& api = driver.api();
   driver.CheckStream(api.StreamBeginCapture(driver.stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                      "cuStreamBeginCapture");
-  LaunchAll(driver);
   CUgraph graph = nullptr;
+  try {
+    LaunchAll(driver);
+  } catch (...) {
+    // A capture that has failed gives no graph.
+    if (api.StreamEndCapture(driver.stream(), &graph) == CUDA_SUCCESS && graph != nullptr) {
+      api.GraphDestroy(graph);
+    }
+    throw;
+  }
   driver.CheckStream(api.StreamEndCapture(driver.stream(), &graph), "cuStreamEndCapture");
-  const Owned<CUgraph> owned = driver.Own(graph, api.GraphDestroy);
+  return driver.Own(graph, api.GraphDestroy);
+}
+
+void CudaCommands::MakeGraph(CudaDriver& driver) {
+  const Owned<CUgraph> graph = Capture(driver);
   CUgraphExec executable = nullptr;
-  driver.CheckStream(api.GraphInstantiateWithFlags(&executable, graph, 0),
-                     "cuGraphInstantiateWithFlags");
-  graph_ = driver.Own(executable, api.GraphExecDestroy);
+  graph_failed_ =
+      driver.api().GraphInstantiateWithFlags(&executable, graph.get(), 0) != CUDA_SUCCESS;
+  if (!graph_failed_) graph_ = driver.Own(executable, driver.api().GraphExecDestroy);
 }
 
 void CudaCommands::Enqueue(CudaDriver& driver) {
   if (timed_) return LaunchTimed(driver);
-  if (!graph_ && driver.options().graphs && !launches_.empty() &&
+  if (!graph_ && !graph_failed_ && driver.options().graphs && !launches_.empty() &&
       executions_++ >= kExecutionsBeforeGraph) {
     MakeGraph(driver);
   }

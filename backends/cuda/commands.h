@@ -33,12 +33,16 @@ class CudaCommands final : public gpu::Commands {
   static void Start(CudaDriver& driver, Launch& launch, bool early);
   void LaunchAll(CudaDriver& driver);
   void LaunchTimed(CudaDriver& driver);
+  // The kernels as a graph. Errors: as Check; the stream then captures no more.
+  Owned<CUgraph> Capture(CudaDriver& driver);
+  // Leaves graph_ null if the driver makes none.
   void MakeGraph(CudaDriver& driver);
 
   const bool timed_;
   std::vector<Launch> launches_;
   uint64_t executions_ = 0;
-  Owned<CUgraphExec> graph_;  // null until it pays
+  Owned<CUgraphExec> graph_;   // null until it pays
+  bool graph_failed_ = false;  // the driver made none: kernels are launched one by one
   // Of every execution since they were read: before each kernel, and after the last one.
   std::vector<Owned<CUevent>> events_;
   uint64_t clock_ = 0;  // nanoseconds that all timed executions took

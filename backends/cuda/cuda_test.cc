@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -104,6 +106,8 @@ class CudaDeviceTest : public ::testing::Test {
   ~CudaDeviceTest() override {
     EXPECT_EQ(cuda_.contexts, 0) << "contexts left current";
     EXPECT_EQ(cuda_.modules, 0) << "modules left loaded";
+    EXPECT_EQ(cuda_.graphs, 0) << "graphs left";
+    EXPECT_FALSE(cuda_.capturing) << "a stream left capturing";
   }
 
   FakeCuda cuda_;
@@ -220,28 +224,41 @@ TEST_F(CudaDeviceTest, KernelsWithoutCodeAreAnError) {
 
 class CudaStepTest : public CudaDeviceTest {
  protected:
+  CudaStepTest() : dispatches_(2) {
+    for (gpu::Dispatch& dispatch : dispatches_) {
+      dispatch.pipeline = kArgMax;
+      dispatch.groups = {3, 2, 1};
+    }
+  }
+  void Open(const DriverOptions& options, bool timed) {
+    driver_.emplace(cuda_.api, physical_, host_.host(), options);
+    blocks_.emplace(*driver_, 0);
+    memory_.emplace(blocks_->Allocate(16));
+    kernels_.emplace(*driver_);
+    kernels_->Prepare(std::span(&kArgMax, 1));
+    commands_ = driver_->Record({dispatches_, {}, *kernels_, timed, true});
+    driver_->Write(*memory_, 0, std::as_bytes(std::span(&kWord, 1)));
+  }
+  void Execute() {
+    uint32_t read = 0;
+    driver_->Submit(*commands_, {&*memory_, 0, std::as_writable_bytes(std::span(&read, 1))});
+    driver_->Wait();
+    EXPECT_EQ(read, kWord);
+  }
   // Executes a step of two dispatches several times.
   void Run(const DriverOptions& options, bool timed, int times) {
-    CudaDriver driver(cuda_.api, physical_, host_.host(), options);
-    gpu::BlockMemory blocks(driver, 0);
-    const gpu::Allocation memory = blocks.Allocate(16);
-    gpu::KernelCache kernels(driver);
-    kernels.Prepare(std::span(&kArgMax, 1));
-    gpu::Dispatch dispatch;
-    dispatch.pipeline = kArgMax;
-    dispatch.groups = {3, 2, 1};
-    const std::vector<gpu::Dispatch> dispatches(2, dispatch);
-    const auto commands = driver.Record({dispatches, {}, kernels, timed, true});
-    const uint32_t word = 42;
-    driver.Write(memory, 0, std::as_bytes(std::span(&word, 1)));
-    for (int i = 0; i < times; ++i) {
-      uint32_t read = 0;
-      driver.Submit(*commands, {&memory, 0, std::as_writable_bytes(std::span(&read, 1))});
-      driver.Wait();
-      EXPECT_EQ(read, word);
-    }
-    if (timed) driver.TimesOf(*commands, times_);
+    Open(options, timed);
+    for (int i = 0; i < times; ++i) Execute();
+    if (timed) driver_->TimesOf(*commands_, times_);
   }
+
+  static constexpr uint32_t kWord = 42;
+  std::vector<gpu::Dispatch> dispatches_;
+  std::optional<CudaDriver> driver_;
+  std::optional<gpu::BlockMemory> blocks_;
+  std::optional<gpu::Allocation> memory_;
+  std::optional<gpu::KernelCache> kernels_;
+  std::unique_ptr<gpu::Commands> commands_;
   std::vector<gpu::DispatchTime> times_;
 };
 
@@ -257,6 +274,26 @@ TEST_F(CudaStepTest, RepeatedStepsAreGraphs) {
 TEST_F(CudaStepTest, WithoutGraphsKernelsAreLaunched) {
   Run({.graphs = false}, false, 4);
   EXPECT_THAT(cuda_.launched, SizeIs(8));
+  EXPECT_EQ(cuda_.replays, 0);
+}
+
+TEST_F(CudaStepTest, FailedCaptureIsEnded) {
+  Open({}, false);
+  Execute();
+  cuda_.launches = CUDA_ERROR_INVALID_VALUE;
+  EXPECT_EQ(ErrorOf([&] { Execute(); }).code(), RL_INTERNAL);
+  EXPECT_FALSE(cuda_.capturing);
+  EXPECT_EQ(cuda_.graphs, 0);
+  cuda_.launches = CUDA_SUCCESS;
+  Execute();
+  EXPECT_EQ(cuda_.replays, 1);
+}
+
+TEST_F(CudaStepTest, WithoutAnExecutableGraphKernelsAreLaunched) {
+  cuda_.instantiates = CUDA_ERROR_NOT_SUPPORTED;
+  Run({}, false, 3);
+  EXPECT_THAT(cuda_.launched, SizeIs(6));
+  EXPECT_EQ(cuda_.captured, 2U) << "kernels are captured once only";
   EXPECT_EQ(cuda_.replays, 0);
 }
 

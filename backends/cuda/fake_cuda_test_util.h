@@ -23,11 +23,12 @@ struct FakeCuda {
   static inline FakeCuda* now = nullptr;
 
   CUresult init = CUDA_SUCCESS, allocates = CUDA_SUCCESS, finishes = CUDA_SUCCESS,
-           pushes = CUDA_SUCCESS;
+           pushes = CUDA_SUCCESS, launches = CUDA_SUCCESS, instantiates = CUDA_SUCCESS;
   int devices = 1, capability = 90;
   std::vector<Launched> launched;                               // one by one
   size_t captured = 0;                                          // kernels of the graph
   int replays = 0;                                              // of it
+  int graphs = 0;                                               // that are not destroyed
   int contexts = 0;                                             // that are current
   int modules = 0;                                              // that are loaded
   std::vector<uint32_t> constants = std::vector<uint32_t>(16);  // of the last one
@@ -155,6 +156,7 @@ struct FakeCuda {
       return Give(place, reinterpret_cast<CUdeviceptr>(now->constants.data()));
     };
     api.LaunchKernelEx = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
+      if (now->launches != CUDA_SUCCESS) return now->launches;
       if (now->capturing) {
         ++now->captured;
       } else {
@@ -169,12 +171,17 @@ struct FakeCuda {
     };
     api.StreamEndCapture = [](CUstream, CUgraph* graph) {
       now->capturing = false;
+      ++now->graphs;
       return GiveHandle(graph);
     };
     api.GraphInstantiateWithFlags = [](CUgraphExec* executable, CUgraph, unsigned long long) {
+      if (now->instantiates != CUDA_SUCCESS) return now->instantiates;
       return GiveHandle(executable);
     };
-    api.GraphDestroy = [](CUgraph) { return CUDA_SUCCESS; };
+    api.GraphDestroy = [](CUgraph) {
+      --now->graphs;
+      return CUDA_SUCCESS;
+    };
     api.GraphExecDestroy = [](CUgraphExec) { return CUDA_SUCCESS; };
     api.GraphLaunch = [](CUgraphExec, CUstream) {
       ++now->replays;
