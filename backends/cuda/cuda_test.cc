@@ -172,6 +172,19 @@ TEST_F(CudaDeviceTest, LostOnceIsLostForEver) {
   EXPECT_THAT(error.what(), HasSubstr("after an earlier failure"));
 }
 
+TEST_F(CudaDeviceTest, AnyFailedWaitLosesTheDevice) {
+  CudaDriver driver(cuda_.api, physical_, host_.host(), {});
+  gpu::BlockMemory blocks(driver, 0);
+  const gpu::Allocation memory = blocks.Allocate(16);
+  cuda_.finishes = CUDA_ERROR_UNKNOWN;
+  std::array<std::byte, 16> bytes{};
+  const sdk::Error error = ErrorOf([&] { driver.Read(memory, 0, bytes); });
+  EXPECT_EQ(error.code(), RL_DEVICE_LOST);
+  EXPECT_THAT(error.what(), HasSubstr("cuStreamSynchronize: CUDA_ERROR_FAKE (999)"));
+  cuda_.finishes = CUDA_SUCCESS;
+  EXPECT_EQ(ErrorOf([&] { driver.Wait(); }).code(), RL_DEVICE_LOST);
+}
+
 TEST_F(CudaDeviceTest, LosesItsContextAndIsClosed) {
   const gpu::PipelineKey key{gpu::Shader::kRows, {64, 5, 1, 0}};
   {

@@ -81,14 +81,23 @@ void CudaDriver::CheckNotLost(const char* call) const {
   }
 }
 
+void CudaDriver::Synchronize() {
+  const CUresult result = api_.StreamSynchronize(stream());
+  if (result == CUDA_SUCCESS) return;
+  lost_ = true;
+  throw sdk::Error(RL_DEVICE_LOST, "cuStreamSynchronize: " + NameOf(api_, result), RL_NO_OP,
+                   static_cast<int>(result));
+}
+
 void CudaDriver::Finish() {
+  // Nothing lands after an error: the memory of the caller may be gone.
+  const std::vector<Landing> landings = std::exchange(landings_, {});
   CheckNotLost("cuStreamSynchronize");
   const Context::Scope scope(context_);
-  CheckStream(api_.StreamSynchronize(stream()), "cuStreamSynchronize");
-  for (const Landing& landing : landings_) {
+  Synchronize();
+  for (const Landing& landing : landings) {
     std::memcpy(landing.to.data(), landing.staged, landing.to.size());
   }
-  landings_.clear();
   staging_->FreeAll();
 }
 
@@ -154,7 +163,7 @@ void CudaDriver::Write(const gpu::Allocation& to, uint64_t offset,
                                    data.size(), stream()),
               "cuMemcpyHtoDAsync");
   // The caller may change the data as soon as this returns.
-  if (staged == nullptr) CheckStream(api_.StreamSynchronize(stream()), "cuStreamSynchronize");
+  if (staged == nullptr) Synchronize();
 }
 
 void CudaDriver::Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) {

@@ -141,6 +141,8 @@ class CudaDriver final : public gpu::Driver {
   };
 
   void Finish() override;
+  // Waits for the stream. After any error it is unknown what ran: the device is lost.
+  void Synchronize();
   void CheckNotLost(const char* call) const;
   // Queued: `data` has to live until the next Wait.
   void ReadLater(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data);
