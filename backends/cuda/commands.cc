@@ -52,10 +52,12 @@ void CudaCommands::LaunchAll(CudaDriver& driver) {
 
 void CudaCommands::LaunchTimed(CudaDriver& driver) {
   const Api& api = driver.api();
+  // An execution that fails leaves no events: those of the next one would pair with them.
+  std::vector<Owned<CUevent>> events;
   const auto note_time = [&] {
     CUevent event = nullptr;
     driver.CheckStream(api.EventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate");
-    events_.push_back(driver.Own(event, api.EventDestroy));
+    events.push_back(driver.Own(event, api.EventDestroy));
     driver.CheckStream(api.EventRecord(event, driver.stream()), "cuEventRecord");
   };
   for (Launch& launch : launches_) {
@@ -63,6 +65,7 @@ void CudaCommands::LaunchTimed(CudaDriver& driver) {
     Start(driver, launch, false);
   }
   note_time();
+  for (Owned<CUevent>& event : events) events_.push_back(std::move(event));
 }
 
 Owned<CUgraph> CudaCommands::Capture(CudaDriver& driver) {

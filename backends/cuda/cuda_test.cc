@@ -319,5 +319,17 @@ TEST_F(CudaStepTest, TimesOfAllExecutionsFollowEachOther) {
   }
 }
 
+TEST_F(CudaStepTest, FailedExecutionLeavesNoEvents) {
+  Open({}, true);
+  cuda_.launches = CUDA_ERROR_INVALID_VALUE;
+  EXPECT_EQ(ErrorOf([&] { Execute(); }).code(), RL_INTERNAL);
+  EXPECT_EQ(cuda_.events, 0);
+  cuda_.launches = CUDA_SUCCESS;
+  Execute();
+  EXPECT_EQ(cuda_.events, 3);
+  driver_->TimesOf(*commands_, times_);
+  EXPECT_THAT(times_, SizeIs(2));
+}
+
 }  // namespace
 }  // namespace rullama::cuda

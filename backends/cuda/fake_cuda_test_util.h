@@ -28,6 +28,7 @@ struct FakeCuda {
   std::vector<Launched> launched;                               // one by one
   size_t captured = 0;                                          // kernels of the graph
   int replays = 0;                                              // of it
+  int events = 0;                                               // that are not destroyed
   int graphs = 0;                                               // that are not destroyed
   int contexts = 0;                                             // that are current
   int modules = 0;                                              // that are loaded
@@ -187,8 +188,14 @@ struct FakeCuda {
       ++now->replays;
       return CUDA_SUCCESS;
     };
-    api.EventCreate = [](CUevent* event, unsigned) { return GiveHandle(event); };
-    api.EventDestroy = [](CUevent) { return CUDA_SUCCESS; };
+    api.EventCreate = [](CUevent* event, unsigned) {
+      ++now->events;
+      return GiveHandle(event);
+    };
+    api.EventDestroy = [](CUevent) {
+      --now->events;
+      return CUDA_SUCCESS;
+    };
     api.EventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
     api.EventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
       return Give(milliseconds, 0.5F);
