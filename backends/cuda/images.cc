@@ -68,6 +68,10 @@ bool Architecture::RunsOn(uint32_t device_capability) const {
 
 bool HasCodeFor(uint32_t capability) { return BestFor(capability).has_value(); }
 
+bool IsPtxFor(uint32_t capability) {
+  return ArchitectureOf(BestFor(capability).value()).kind == Architecture::Kind::kPtx;
+}
+
 std::span<const std::byte> ImageOf(size_t variant, uint32_t capability) {
   const size_t index = variant * Header().architectures + BestFor(capability).value();
   ImagePlace place{};

@@ -40,6 +40,8 @@ struct ImagePlace {
 
 // Whether devices of this compute capability can run the kernels.
 bool HasCodeFor(uint32_t capability);
+// Whether the driver has to compile them for such devices. HasCodeFor() it.
+bool IsPtxFor(uint32_t capability);
 // The best image of a form for a device. It ends with a zero byte. HasCodeFor() the device.
 std::span<const std::byte> ImageOf(size_t variant, uint32_t capability);
 // The architectures of all images, for messages: "8.0, 9.0 and later".

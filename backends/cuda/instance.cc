@@ -19,10 +19,14 @@ std::string NameOf(const Api& api, CUdevice device) {
   return name;
 }
 
-// 13000 is "CUDA 13.0".
-std::string DriverOf(const Api& api) {
+// 0 if it does not say.
+int DriverOf(const Api& api) {
   int version = 0;
-  if (api.DriverGetVersion(&version) != CUDA_SUCCESS) return "CUDA";
+  return api.DriverGetVersion(&version) == CUDA_SUCCESS ? version : 0;
+}
+
+// 13000 is "CUDA 13.0".
+std::string VersionText(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
@@ -50,6 +54,20 @@ std::string WhyNotInitialised(const Api& api, CUresult result) {
          "loaded; nvidia-smi shows more";
 }
 
+// Why a device cannot run the kernels; empty if it can.
+std::string WhyNot(uint32_t capability, int driver) {
+  if (!HasCodeFor(capability)) {
+    return "it has compute capability " + CapabilityText(capability) +
+           ", and the plugin has code for " + CodeText() +
+           " only (RULLAMA_CUDA_ARCHITECTURES when it was built)";
+  }
+  const int oldest = IsPtxFor(capability) ? kOldestForPtx : kOldestForCode;
+  if (driver >= oldest) return {};
+  return "its driver is one of " + VersionText(driver) + ", and the plugin needs one of " +
+         VersionText(oldest) + " or later; install a newer one, release " + kOldestRelease +
+         " or later";
+}
+
 }  // namespace
 
 Instance::Instance() {
@@ -69,23 +87,22 @@ void Instance::Enumerate() {
     reason_ = WhyNotInitialised(api_, CUDA_ERROR_NO_DEVICE);
     return;
   }
-  const std::string driver = DriverOf(api_);
+  const int driver = DriverOf(api_);
   for (int i = 0; i < count; ++i) {
     CUdevice id = 0;
     if (api_.DeviceGet(&id, i) == CUDA_SUCCESS) Examine(id, driver);
   }
 }
 
-void Instance::Examine(CUdevice id, const std::string& driver) {
-  PhysicalDevice device{id, FactsOf(api_, id, driver)};
-  if (HasCodeFor(device.facts.capability)) {
+void Instance::Examine(CUdevice id, int driver) {
+  PhysicalDevice device{id, FactsOf(api_, id, VersionText(driver))};
+  const std::string why = WhyNot(device.facts.capability, driver);
+  if (why.empty()) {
     devices_.push_back(std::move(device));
     return;
   }
   if (!reason_.empty()) reason_ += "; ";
-  reason_ += "'" + device.facts.name + "' cannot be used: it has compute capability " +
-             CapabilityText(device.facts.capability) + ", and the plugin has code for " +
-             CodeText() + " only (RULLAMA_CUDA_ARCHITECTURES when it was built)";
+  reason_ += "'" + device.facts.name + "' cannot be used: " + why;
 }
 
 }  // namespace rullama::cuda

@@ -41,7 +41,7 @@ class Instance {
 
  private:
   void Enumerate();
-  void Examine(CUdevice id, const std::string& driver);
+  void Examine(CUdevice id, int driver);  // of this version: 13000 for CUDA 13.0
 
   Api api_;
   std::vector<PhysicalDevice> devices_;
