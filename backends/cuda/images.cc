@@ -1,7 +1,11 @@
 #include "backends/cuda/images.h"
 
+#include <rullama/sdk/backend.h>
+
 #include <cstring>
 #include <optional>
+
+#include "backends/cuda/variants.h"
 
 // Written at build time by compile_cuda_kernels: RULLAMA_CUDA_IMAGES is its path.
 __asm__(
@@ -23,6 +27,12 @@ const ImagesHeader& Header() {
   static const ImagesHeader kHeader = [] {
     ImagesHeader header;
     std::memcpy(&header, rullama_cuda_images, sizeof(header));
+    if (header.magic != kImagesMagic || header.variants != AllVariants().size()) {
+      throw sdk::Error(RL_INTERNAL, "the plugin's file of kernels has " +
+                                        std::to_string(header.variants) + " forms, expected " +
+                                        std::to_string(AllVariants().size()) +
+                                        ", or is none; build it anew (cuda_kernels)");
+    }
     return header;
   }();
   return kHeader;
