@@ -13,14 +13,10 @@
 #include "engine/loading/engine_config.h"
 #include "engine/scheduling/snapshot_store.h"
 #include "models/registry.h"
+#include "tests/engine/no_notices_test_util.h"
 
 namespace rullama {
 namespace {
-
-class NoNotices : public Notices {
-  void Note(std::string_view /*text*/) override {}
-  void Warn(std::string_view /*text*/) override {}
-};
 
 // An engine that drafts or does not, over snapshots on disk.
 std::shared_ptr<Engine> OpenOver(std::shared_ptr<SnapshotStore> snapshots, const char* lookup) {

@@ -22,6 +22,7 @@
 #include "engine/engine_access.h"
 #include "engine/loading/engine_config.h"
 #include "samplers/settings.h"
+#include "tests/engine/no_notices_test_util.h"
 #include "tests/fakes/adapter_folder.h"
 #include "tests/gpu_backends.h"
 
@@ -823,11 +824,6 @@ TEST(EngineTest, NothingIsCompiledOrAllocatedAfterThePrompt) {
   EXPECT_EQ(answer.at_end.steps, answer.after_prompt.steps + answer.ids.size() - 1);
   EXPECT_GT(answer.at_end.state_bytes, 0U);
 }
-
-class NoNotices : public Notices {
-  void Note(std::string_view /*text*/) override {}
-  void Warn(std::string_view /*text*/) override {}
-};
 
 // As `rullama run` opens a model, which gives no flag of its own for the warm-up.
 TEST(EngineTest, AWarmUpEndsWithItsProcess) {
