@@ -113,8 +113,8 @@ __attribute__((target("sha,sse4.1"))) void AddBlockWithInstructions(HashState& s
 
 void AddBlock(HashState& state, const uint8_t* block) {
 #ifdef RL_SHA_INSTRUCTIONS
-  static const bool has_instructions = HasShaInstructions();
-  if (has_instructions) return AddBlockWithInstructions(state, block);
+  static const bool kHasInstructions = HasShaInstructions();
+  if (kHasInstructions) return AddBlockWithInstructions(state, block);
 #endif
   AddBlockPortably(state, block);
 }

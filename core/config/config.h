@@ -33,7 +33,7 @@ struct ModelConfig {
   std::optional<std::string> mmproj;     // a file of towers; without a value: the model's own
 };
 
-enum class KvDtype { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };
+enum class KvDtype { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };  // NOLINT: names of types
 
 struct ContextConfig {
   std::optional<int64_t> capacity;       // tokens per slot; min(model's context length, 8192)

@@ -61,7 +61,7 @@ constexpr bool IsComposite(uint32_t kind) {
 #define RL_EFFECT false
 #define RL_COMPOSITE true
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
-  case id:                                                              \
+  case id: /* NOLINT(bugprone-branch-clone): a table */                 \
     return traits;
 #include <rullama/abi/ops.def>
     default:
