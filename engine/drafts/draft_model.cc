@@ -56,7 +56,7 @@ Status CheckTokens(const AssistantFile& file, const LoadedModel& main) {
 // The assistant that the configuration names; nothing if it names a draft model, or none.
 Result<std::optional<AssistantFile>> OpenNamed(const LoadedModel& main, const HostHooks& hooks) {
   if (!main.config().drafts.model) return std::nullopt;
-  RL_ASSIGN_OR_RETURN(const ModelFile named, OpenModelFile(*main.config().drafts.model));
+  RL_ASSIGN_OR_RETURN(const ModelFile named, OpenModelFile(main.config().drafts.model));
   if (!IsAssistant(*named.file)) return std::nullopt;
   if (!main.config().drafts.mtp.value_or(true)) {
     return MakeError(ErrorKind::kUsage, "config.conflict",

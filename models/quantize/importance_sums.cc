@@ -21,7 +21,7 @@ void ImportanceSums::Add(std::string_view tensor, std::span<const float> rows, s
 
 Status ImportanceSums::Write(AtomicFile file, const Origin& origin) const {
   GgufWriter writer;
-  RL_RETURN_IF_ERROR(writer.Set("general.type", std::string("imatrix")));
+  RL_RETURN_IF_ERROR(writer.Set("general.type", "imatrix"));
   RL_RETURN_IF_ERROR(writer.SetStrings("imatrix.datasets", std::vector<std::string>{origin.text}));
   RL_RETURN_IF_ERROR(writer.Set("imatrix.chunk_count", origin.chunks));
   RL_RETURN_IF_ERROR(writer.Set("imatrix.chunk_size", origin.chunk_tokens));

@@ -78,7 +78,7 @@ TEST(Importance, OfAGgufFile) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "importance.gguf";
   const std::vector<float> sums = {8, 4, 0, 0}, counts = {2, 0};
   GgufWriter writer;
-  EXPECT_TRUE(writer.Set("general.type", std::string("imatrix")));
+  EXPECT_TRUE(writer.Set("general.type", "imatrix"));
   constexpr uint64_t kSums[] = {2, 2}, kCounts[] = {1, 2};
   EXPECT_TRUE(writer.AddTensor("x.weight.in_sum2", DType::kF32, kSums));
   EXPECT_TRUE(writer.AddTensor("x.weight.counts", DType::kF32, kCounts));
