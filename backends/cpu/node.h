@@ -143,7 +143,7 @@ struct CompileContext {
     const rl_value* value = graph.input(op, i);
     return value == nullptr ? View{} : View::Of(*value);
   }
-  // Of an input that is a constant.
+  // The weight that input i, a constant, is.
   [[nodiscard]] CpuWeight& Weight(uint32_t i) const {
     return *sdk::WeightOf<CpuWeight>(*graph.input(op, i));
   }

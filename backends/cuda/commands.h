@@ -43,7 +43,7 @@ class CudaCommands final : public gpu::Commands {
   uint64_t executions_ = 0;
   Owned<CUgraphExec> graph_;   // null until it pays
   bool graph_failed_ = false;  // the driver made none: kernels are launched one by one
-  // Of every execution since they were read: before each kernel, and after the last one.
+  // Events of every execution since they were read: before each kernel, and after the last one.
   std::vector<Owned<CUevent>> events_;
   uint64_t clock_ = 0;  // nanoseconds that all timed executions took
 };

@@ -192,7 +192,7 @@ void CudaDriver::FillZero(const gpu::Allocation& memory) {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-// What the code of a kernel has in place of constants does not tell kernels apart.
+// The key without the constants that the code reads as words: they do not tell kernels apart.
 gpu::PipelineKey CudaDriver::CompiledKey(const gpu::PipelineKey& key) const {
   gpu::PipelineKey compiled = key;
   const size_t variant = FindVariant(key);

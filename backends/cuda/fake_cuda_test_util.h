@@ -19,7 +19,8 @@ struct FakeCuda {
     uint32_t groups[3];
     uint32_t threads;
   };
-  // What the functions say and have noted. Functions of CUDA have no context of the caller.
+  // The answers of the functions, and the calls that they noted. Functions of CUDA have no context
+  // of the caller.
   static inline FakeCuda* now = nullptr;
 
   CUresult init = CUDA_SUCCESS, allocates = CUDA_SUCCESS, finishes = CUDA_SUCCESS,

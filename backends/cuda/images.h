@@ -11,7 +11,7 @@
 
 namespace rullama::cuda {
 
-// What an image is for.
+// The GPUs that an image of code runs on.
 struct Architecture {
   enum class Kind : uint8_t {
     kCode,      // runs on devices of the same major number that are as new or newer

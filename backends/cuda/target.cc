@@ -3,7 +3,7 @@
 namespace rullama::cuda {
 namespace {
 
-// What CUDA grants every device.
+// Limits that CUDA grants every device.
 constexpr std::array<uint32_t, 3> kMaxGroups = {0x7FFFFFFF, 65535, 65535};
 constexpr uint32_t kWarp = 32;
 // Threads that walk a long row together.

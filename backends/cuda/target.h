@@ -1,4 +1,4 @@
-// What graphs are lowered for on a CUDA device.
+// The target of graphs that are lowered for a CUDA device.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace rullama::cuda {
 
-// What options choose.
+// Choices of the options.
 struct DriverOptions {
   bool graphs = true;        // steps are replayed as CUDA graphs
   bool tensor_cores = true;  // are used for products of many rows

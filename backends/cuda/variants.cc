@@ -303,7 +303,7 @@ class List {
 
   void AddOthers() {
     constexpr uint32_t kUsual = 256;
-    // Those whose workgroups walk long rows.
+    // Threads of kernels whose workgroups walk long rows.
     constexpr uint32_t kWide = 1024;
     for (const gpu::RowsOp op :
          {gpu::RowsOp::kRmsNorm, gpu::RowsOp::kResidualNorm, gpu::RowsOp::kTwoNorms}) {

@@ -12,7 +12,7 @@ namespace rullama::opencl {
 // vectors; or many that share local memory; or many with inline PTX for NVIDIA's compiler.
 enum class Form : uint8_t { kCpu, kGeneric, kNvidia };
 
-// What options choose.
+// Choices of the options.
 struct DriverOptions {
   Form form = Form::kGeneric;
   bool cache = false;         // binaries are kept on disk

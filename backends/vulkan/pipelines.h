@@ -48,11 +48,11 @@ class JoinedPipeline final : public gpu::JoinedKernels {
   [[nodiscard]] gpu::JoinState state() const noexcept override { return progress_->state; }
   bool GiveUp() noexcept override;
   void Wait() noexcept override { made_.wait(); }
-  // Of kernels that are ready. Throws errors of Vulkan.
+  // The pipelines of kernels that are ready. Throws errors of Vulkan.
   [[nodiscard]] VkPipeline handle() const { return Pipeline::HandleOf(*made_.get()); }
 
  private:
-  // What the thread that makes the pipeline shares with the object.
+  // State that the thread that makes the pipeline shares with the object.
   struct Progress {
     std::atomic<bool> taken = false;  // by that thread, or given up
     std::atomic<gpu::JoinState> state = gpu::JoinState::kWaiting;

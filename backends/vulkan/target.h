@@ -6,7 +6,7 @@
 
 namespace rullama::vulkan {
 
-// What options choose.
+// Choices of the options.
 struct DriverOptions {
   // The one through which shaders use matrix units.
   MatrixExtension matrix_extension = MatrixExtension::kNone;

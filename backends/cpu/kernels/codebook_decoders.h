@@ -2,7 +2,7 @@
 // the level of a weight plus or minus kZero: the tables hold the levels of an entry as bytes that
 // kZero has been added to, and where the sign is set, 2 * kZero less the byte has it.
 //
-// Of dequantize_codebook.h only constants are used: its functions have external linkage, so no
+// Only constants of dequantize_codebook.h are used: its functions have external linkage, so no
 // instruction-set level may compile them. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
