@@ -27,6 +27,8 @@ constexpr int64_t kFewHalfQueries = 32;    // of a workgroup, where more would l
 constexpr uint32_t kFreshThreads = kernels::AttentionFreshCoop::kThreads;
 constexpr int64_t kFreshRows = kernels::AttentionFreshCoop::kRows;
 constexpr int64_t kMaxFreshDim = 96;  // for which keys and values fit shared memory
+// Fewer keys do not average out what a rounding to f16 loses; two parts cost such a step nothing.
+constexpr int64_t kHalfFreshRows = 64;
 
 static_assert(FitsMatrixThreads(kCoopThreads) && FitsMatrixThreads(kHalfThreads) &&
               FitsMatrixThreads(kFreshThreads));
@@ -181,7 +183,8 @@ bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
   const bool narrow = target.can.matrix_units && target.can.special_kernels && a.canvas &&
                       a.rows >= kMinRows && a.dim <= kMaxFreshDim;
   if (a.type != DType::kF32 || has_old || (!narrow && !FitsCoop(target, a))) return false;
-  const uint32_t parts = narrow && !target.prefers.precise_products ? 1 : 2;
+  const bool halves = narrow && !target.prefers.precise_products && a.rows >= kHalfFreshRows;
+  const uint32_t parts = halves ? 1 : 2;
   const HalfRows keys = HalfHeads(plan, plan.InputIndex(Attention::k_new), parts);
   const HalfRows values = HalfHeads(plan, plan.InputIndex(Attention::v_new), parts);
   if (narrow) {
