@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/open_files.h"
@@ -44,8 +45,24 @@ std::string SyntheticModel(const std::string& name, const std::string& config) {
 
 std::string TinyConfig() { return std::string(RULLAMA_SOURCE_DIR) + "/configs/tiny.yaml"; }
 
+// Its shapes with other values: pairs of a text in it and what takes its place.
+std::string ChangedConfig(const std::string& name,
+                          const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::string config = ReadFile(TinyConfig());
+  for (const auto& [from, to] : changes) {
+    const size_t at = config.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    if (at != std::string::npos) config.replace(at, from.size(), to);
+  }
+  return TemporaryFile(name, config).string();
+}
+
 TEST(Quantize, EachTypeGivesAModelThatRuns) {
-  const std::string source = SyntheticModel("source.gguf", TinyConfig());
+  const std::string source = SyntheticModel(
+      "source.gguf",
+      ChangedConfig("few_layers.yaml", {{"layers: 8", "layers: 4"},
+                                        {"shared_kv_layers: 4", "shared_kv_layers: 0"},
+                                        {"ffn: {owned: 512, shared: 1024}", "ffn: 256"}}));
   uint64_t last = fs::file_size(source);
   for (const char* type : {"Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M"}) {
     const std::string path = OutputPath(std::string(type) + ".gguf");
@@ -225,12 +242,8 @@ TEST(Quantize, QuantisedModelsAreRefused) {
 
 // The layer is wide enough to take a second; the interrupt comes once the temporary file is there.
 TEST(Quantize, InterruptLeavesNothing) {
-  std::string config = ReadFile(TinyConfig());
-  const std::string width = "owned: 512";
-  ASSERT_NE(config.find(width), std::string::npos);
-  config.replace(config.find(width), width.size(), "owned: 16384");
   const std::string source =
-      SyntheticModel("wide.gguf", TemporaryFile("wide.yaml", config).string());
+      SyntheticModel("wide.gguf", ChangedConfig("wide.yaml", {{"owned: 512", "owned: 16384"}}));
   RunningProgram program({"quantize", source, OutputPath("stopped.gguf"), "Q4_K_M"});
   // The temporary file has a name only if the file system has no unnamed files.
   WaitUntil([] { return HasFile(".stopped") || HasUnnamedFile(TemporaryDirectory()); });
