@@ -76,7 +76,7 @@ std::vector<CaseSpec> BatchCases();
 // without types the first case, the last and the one halfway between. None is for the largest tiles
 // (WideSuffix).
 std::set<std::string> QuickCases(const std::vector<CaseSpec>& cases);
-// The names of the batches that --quick runs: one of each kind, "products" of
+// The names of the batches that --quick runs: the first of each kind, "products" of
 // "products/q4_k_17_slots".
 std::set<std::string> QuickSample(const std::vector<CaseSpec>& cases);
 

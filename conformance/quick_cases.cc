@@ -54,7 +54,7 @@ std::set<std::string> QuickSample(const std::vector<CaseSpec>& cases) {
     groups[name.substr(0, name.find('/'))].push_back(name);
   }
   std::set<std::string> quick;
-  for (const auto& [group, names] : groups) quick.emplace(names[names.size() / 2]);
+  for (const auto& [group, names] : groups) quick.emplace(names.front());
   return quick;
 }
 
