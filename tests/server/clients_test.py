@@ -30,6 +30,8 @@ def main():
             [*suite, "-m", arguments.group],
             env={
                 **os.environ,
+                "PYTEST_PLUGINS": "suite_mends",
+                "PYTHONPATH": str(Path(__file__).resolve().parent),
                 "CLIENTS_VENV": str(arguments.environments),
                 "SUITES": arguments.suites,
                 "RULLAMA": str(arguments.program),
