@@ -51,7 +51,8 @@ enum class EpilogueKind : uint8_t {
   kGate,     // gelu(result) * up
   kSoftmax,  // softmax(result * factor), of the values of a top-k
   kNorm,     // a norm of the result; both are stored, unless HalfCopy::only says otherwise
-  kClamp     // the result within bounds
+  kClamp,    // the result within bounds
+  kBase      // base + result, of a low-rank product; with a gate gelu(gate) * that
 };
 struct Epilogue {
   EpilogueKind kind = EpilogueKind::kNone;
@@ -61,7 +62,8 @@ struct Epilogue {
   float factor = 1;                    // kSoftmax
   uint32_t norm_weight = RL_NO_VALUE;  // kNorm
   float norm_eps = 0;
-  float low = 0, high = 0;  // kClamp
+  float low = 0, high = 0;                          // kClamp
+  uint32_t base = RL_NO_VALUE, gate = RL_NO_VALUE;  // kBase
 };
 
 // The f16 rows that a node stores for the products on matrix units that read a value of it.

@@ -118,7 +118,7 @@ TEST_P(FuseTest, GivesTheExpectedNodes) {
 
 INSTANTIATE_TEST_SUITE_P(Gpu, FuseTest,
                          testing::Values("layer", "router", "attention", "clamps", "norms",
-                                         "learns", "not_fused"),
+                                         "learns", "low_rank", "not_fused"),
                          [](const testing::TestParamInfo<const char*>& test) {
                            return std::string(test.param);
                          });

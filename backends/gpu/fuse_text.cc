@@ -104,6 +104,9 @@ class Printer {
       case EpilogueKind::kClamp:
         return Line("epilogue: clamp to [" + std::to_string(e.low) + ", " + std::to_string(e.high) +
                     "]" + result);
+      case EpilogueKind::kBase:
+        return Line("epilogue: added to " + ValueName(e.base) +
+                    (e.gate == RL_NO_VALUE ? "" : ", geglu of " + ValueName(e.gate)) + result);
     }
   }
 

@@ -172,6 +172,11 @@ bool SameRows(const rl_value& a, const rl_value& b) {
          a.dims[0].r == b.dims[0].r;
 }
 
+bool SameShape(const rl_value& a, const rl_value& b) {
+  return a.rank == b.rank && SameRows(a, b) && RowElements(a) == RowElements(b) &&
+         Last(a) == Last(b);
+}
+
 // Whether attention with one query row may transform the heads that it reads as `value`.
 bool TransformsHeads(const Fusion& fusion, const rl_op& attention, uint32_t value) {
   using operands::Attention;
@@ -250,6 +255,50 @@ bool NormAfterResidual(Fusion& fusion, uint32_t op, uint32_t reader) {
               {.kind = EpilogueKind::kNorm,
                .norm_weight = weight,
                .norm_eps = GraphView::attrs<rl_rms_norm_attrs>(norm).eps});
+  return true;
+}
+
+// The geglu after `up`, if that and nothing else reads it, and no product wants its rows in f16.
+uint32_t GeGluAfterUp(const Fusion& fusion, uint32_t up) {
+  const uint32_t result = OpOf(fusion, up).results[0];
+  const std::vector<uint32_t>& readers = fusion.uses().ReadersOf(result);
+  if (!IsPrivate(fusion.value(result)) || readers != std::vector{up + 1} ||
+      fusion.steps().DecisiveRows(fusion.value(result)) > sdk::kFewRows) {
+    return RL_NO_OP;
+  }
+  const rl_op& gated = OpOf(fusion, up + 1);
+  const bool fits = gated.kind == RL_OP_geglu && gated.inputs[operands::GeGlu::up] == result &&
+                    fusion.IsStoredBefore(gated.inputs[operands::GeGlu::gate], up);
+  return fits ? up + 1 : RL_NO_OP;
+}
+
+// The second product of an adapter, of as many terms as its rank, adds itself to the product that
+// it adapts.
+bool BaseAfterLowRank(Fusion& fusion, uint32_t op, uint32_t reader) {
+  constexpr uint64_t kMostTerms = 64;  // with more a product for many terms is faster
+  const rl_op& product = OpOf(fusion, op);
+  const rl_op& sum = OpOf(fusion, reader);
+  const uint32_t result = product.results[0];
+  if (reader != op + 1 || GraphView::attrs<rl_binary_attrs>(sum).fn != RL_BINARY_ADD ||
+      !IsGemv(fusion, product) || !IsPrivate(fusion.value(result)) ||
+      fusion.uses().ReadersOf(result).size() != 1) {
+    return false;
+  }
+  const WeightShape shape = ShapeOfConstant(fusion.value(product.inputs[operands::MatMul::weight]));
+  const bool first = sum.inputs[operands::Binary::a] == result;
+  const uint32_t base = sum.inputs[first ? operands::Binary::b : operands::Binary::a];
+  if (shape.dtype != DType::kF32 || shape.columns > kMostTerms ||
+      PiecesOf(shape, fusion.target().can.max_piece_bytes).size() > 1 ||
+      !SameShape(fusion.value(base), fusion.value(result)) || !fusion.IsStoredBefore(base, op)) {
+    return false;
+  }
+  Epilogue epilogue{.kind = EpilogueKind::kBase, .base = base};
+  if (const uint32_t gated = GeGluAfterUp(fusion, reader); gated != RL_NO_OP) {
+    epilogue.gate = OpOf(fusion, gated).inputs[operands::GeGlu::gate];
+    fusion.FuseInto(op, reader);
+    reader = gated;
+  }
+  SetEpilogue(fusion, op, reader, epilogue);
   return true;
 }
 
@@ -477,6 +526,13 @@ constexpr Rule kRules[] = {
      StepKind::kFewRows,
      Always,
      NormAfterResidual},
+    {"base after low-rank product",
+     RL_OP_matmul,
+     {RL_OP_binary},
+     Readers::kFirst,
+     StepKind::kManyRows,
+     Always,
+     BaseAfterLowRank},
     {"gate after product",
      RL_OP_matmul,
      {RL_OP_geglu},

@@ -258,7 +258,48 @@ void MatMulPlain(PlanBuilder& plan, bool transposed) {
                          .factor = 1});
 }
 
+// Where the result lies in the memory of x, which no later op reads, x moves away first.
+Operand ApartFrom(PlanBuilder& plan, uint32_t y, uint32_t x, const rl_dim& rows, int64_t columns) {
+  if (!plan.RangeOf({.value = y}).Overlaps(plan.RangeOf({.value = x}))) return {.value = x};
+  const auto bytes = static_cast<uint64_t>(plan.Max(rows) * columns) * sizeof(float);
+  const Operand copy{.scratch = plan.scratch().Take(bytes)};
+  CopyColumns(plan, {.rows = rows,
+                     .columns = columns,
+                     .from = {.value = x},
+                     .from_columns = columns,
+                     .to = copy,
+                     .to_columns = columns});
+  return copy;
+}
+
+// y = base + x W^T with few terms, or gelu(gate) times that.
+void LowRankSum(PlanBuilder& plan) {
+  using Kernel = kernels::LowRankSum;
+  const DeviceWeight& weight = PlanBuilder::WeightOf(plan.Input(operands::MatMul::weight));
+  const WeightShape& shape = weight.shape();
+  const rl_dim rows = plan.Result().dims[0];
+  const Operand x = ApartFrom(plan, plan.StoredIndex(), plan.InputIndex(operands::MatMul::x), rows,
+                              static_cast<int64_t>(shape.columns));
+  const uint64_t blocks = CeilDiv(static_cast<uint64_t>(plan.Max(rows)), uint64_t{Kernel::kRows});
+  DispatchBuilder(plan, Kernel{.threads = kTileThreads},
+                  {.x = x,
+                   .weight = weight.address(),
+                   .base = plan.node().epilogue.base,
+                   .gate = plan.node().epilogue.gate,
+                   .y = plan.StoredIndex(),
+                   .rows = rows,
+                   .n = shape.rows,
+                   .terms = shape.columns,
+                   .stride = shape.stride / sizeof(float)})
+      .Emit(CeilDiv(blocks * shape.rows, kTileThreads));
+  if (x.value == RL_NO_VALUE) plan.scratch().GiveBack(x.scratch);
+}
+
 void MatMul(PlanBuilder& plan) {
+  if (plan.node().epilogue.kind == EpilogueKind::kBase) {
+    LowRankSum(plan);
+    return;
+  }
   const bool transposed = plan.attrs<rl_matmul_attrs>().transpose_weight != 0;
   if (plan.Input(operands::MatMul::weight).lifetime != RL_LIFETIME_CONSTANT) {
     MatMulPlain(plan, transposed);
