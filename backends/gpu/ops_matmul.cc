@@ -148,6 +148,23 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   dispatch.Emit(how.grid.x, how.grid.y);
 }
 
+void EmitNarrow(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                const NarrowProduct& how, const Prologue* prologue) {
+  const WeightShape& shape = product.weight->shape();
+  DispatchBuilder(plan,
+                  kernels::NarrowProduct{.threads = how.threads,
+                                         .staged = prologue != nullptr,
+                                         .columns = static_cast<uint32_t>(shape.columns)},
+                  {.x = operands.x,
+                   .weight = product.gate,
+                   .y = operands.y,
+                   .rows = product.rows,
+                   .n = product.n,
+                   .stride = shape.stride,
+                   .prologue = PrologueRecord(prologue)})
+      .Emit(how.grid.x, how.grid.y);
+}
+
 // A prologue belongs to the product that reads its row: the only one, or the first of experts.
 const Prologue* PrologueOf(const PlanBuilder& plan, const Product& product, bool may_take_bytes) {
   const bool first = product.mode == ProductMode::kShared && may_take_bytes;
@@ -347,7 +364,8 @@ ProductShape ShapeOf(const Product& product) {
           .weight = product.weight->shape(),
           .n = product.n,
           .used = product.used,
-          .gated = product.up != 0};
+          .gated = product.up != 0,
+          .gates = product.up_is_given};
 }
 
 kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
@@ -551,6 +569,9 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
       EmitByteGemv(plan, product, operands, how, prologue);
     }
     void operator()(const Gemv& how) const { EmitGemv(plan, product, operands, how, prologue); }
+    void operator()(const NarrowProduct& how) const {
+      EmitNarrow(plan, product, operands, how, prologue);
+    }
     void operator()(const TiledGemm& how) const {
       EmitTiledGemm(plan, product, WithTiles(operands, product, tiles), how);
     }

@@ -31,11 +31,12 @@ struct ProductShape {
   int64_t n = 0;       // results of a row; of a gated product those of each half
   int64_t used = 1;    // experts used by a row
   bool gated = false;  // gelu(x gate^T) * (x up^T), of two weights of this shape
+  bool gates = false;  // gelu(x weight^T) * up, which is computed already
 
   [[nodiscard]] uint64_t results() const { return static_cast<uint64_t>(n) * (gated ? 2 : 1); }
   [[nodiscard]] bool dense() const { return mode == ProductMode::kDense; }
   // Whether results are plain sums of terms, which several workgroups may share.
-  [[nodiscard]] bool has_plain_sums() const { return dense() && !gated; }
+  [[nodiscard]] bool has_plain_sums() const { return dense() && !gated && !gates; }
 
   // As matvec_dot sees the product. Rows of weights: stacked experts follow each other.
   [[nodiscard]] uint64_t weight_rows() const {
@@ -88,6 +89,11 @@ struct Gemv {
   bool shares;      // any number of workgroups may split the rows of weights
   Grid grid;
 };
+// A product with few rows of weights in f32 (narrow_product).
+struct NarrowProduct {
+  uint32_t threads;
+  Grid grid;
+};
 // A product of many rows in f32 (matmul).
 struct TiledGemm {
   uint32_t tile_rows;
@@ -100,7 +106,7 @@ struct CoopGemm {
   uint64_t parts;  // of the terms
   Grid grid;
 };
-using ProductPlan = std::variant<ByteGemv, Gemv, TiledGemm, CoopGemm>;
+using ProductPlan = std::variant<ByteGemv, Gemv, NarrowProduct, TiledGemm, CoopGemm>;
 
 [[nodiscard]] ProductPlan ChooseProduct(const ProductShape& shape, const ProductStep& step,
                                         const Target& target);
