@@ -210,8 +210,17 @@ json FileAsJson(const ModelFile& model, const ModelSummary& summary, const Inspe
           {"memory", MemoryAsJson(file, flags.context)},
           {"towers", TowersOf(model, flags.mmproj)},
           {"drafter", DrafterAsJson(model, flags.drafter)},
+          {"adapters", AdaptersAsJson(model)},
           {"metadata", metadata},
           {"tensors", TensorsAsJson(file)}};
+}
+
+// The adapters that belong to a model in Ollama's store.
+json AdaptersAsJson(const ModelFile& model) {
+  json files = json::array();
+  if (!model.ollama) return files;
+  for (const std::filesystem::path& path : model.ollama->adapters) files.push_back(path.string());
+  return files;
 }
 
 std::string Dump(const json& value) {
@@ -266,6 +275,9 @@ std::string HeadText(const json& file) {
   text += TowersLines(file["towers"]);
   if (const std::string line = DrafterText(file["drafter"]); !line.empty()) {
     text += "drafter: " + line;
+  }
+  for (const json& adapter : file["adapters"]) {
+    text += fmt::format("adapter: {}\n", Safe(adapter.get<std::string>()));
   }
   return text + fmt::format("file: {}, GGUF {}, dialect of {}, {} tensors\n",
                             Safe(file["path"].get<std::string>()), Dump(file["version"]),

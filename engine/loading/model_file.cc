@@ -91,8 +91,14 @@ Status ApplyOllamaParams(const ModelFile& model, LayeredConfig& config) {
   RL_RETURN_IF_ERROR(set("sampler.min_p", params.min_p));
   RL_RETURN_IF_ERROR(set("sampler.top_k", params.top_k));
   RL_RETURN_IF_ERROR(set("generation.system", model.ollama->system));
-  if (params.stop.empty()) return OkStatus();
-  return config.SetList("generation.stop", params.stop, Origin::kModelFile, "Ollama's parameters");
+  if (!params.stop.empty()) {
+    RL_RETURN_IF_ERROR(
+        config.SetList("generation.stop", params.stop, Origin::kModelFile, "Ollama's parameters"));
+  }
+  const std::vector<std::string> adapters(model.ollama->adapters.begin(),
+                                          model.ollama->adapters.end());
+  if (adapters.empty()) return OkStatus();
+  return config.SetList("model.adapters", adapters, Origin::kModelFile, "Ollama's store");
 }
 
 Result<std::shared_ptr<const Tokenizer>> MakeTokenizer(const GgufFile& file) {
