@@ -287,7 +287,8 @@ bool BaseAfterLowRank(Fusion& fusion, uint32_t op, uint32_t reader) {
   const WeightShape shape = ShapeOfConstant(fusion.value(product.inputs[operands::MatMul::weight]));
   const bool first = sum.inputs[operands::Binary::a] == result;
   const uint32_t base = sum.inputs[first ? operands::Binary::b : operands::Binary::a];
-  if (shape.dtype != DType::kF32 || shape.columns > kMostTerms ||
+  const bool ends_in_zeros = shape.rows > 1;  // each row of weights, as the kernel wants it
+  if (shape.dtype != DType::kF32 || shape.columns > kMostTerms || !ends_in_zeros ||
       PiecesOf(shape, fusion.target().can.max_piece_bytes).size() > 1 ||
       !SameShape(fusion.value(base), fusion.value(result)) || !fusion.IsStoredBefore(base, op)) {
     return false;

@@ -307,7 +307,7 @@ void LowRankSum(PlanBuilder& plan) {
                    .rows = rows,
                    .n = shape.rows,
                    .terms = shape.columns,
-                   .stride = shape.stride / sizeof(float)})
+                   .stride = shape.stride})
       .Emit(CeilDiv(blocks * shape.rows, kTileThreads));
   if (x.value == RL_NO_VALUE) plan.scratch().GiveBack(x.scratch);
 }
