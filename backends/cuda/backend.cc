@@ -42,33 +42,28 @@ const std::vector<sdk::OptionRow<Settings>>& OptionRows() {
   return kRows;
 }
 
-class CudaBackend final : public gpu::GpuBackend {
+class CudaBackend final : public gpu::GpuBackend<Instance> {
  public:
   explicit CudaBackend(sdk::Host host)
       : GpuBackend(host, "cuda", sdk::InfosOf<Settings>(OptionRows())) {}
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
-    const PhysicalDevice& physical = instance_->devices()[index];
+    const PhysicalDevice& physical = instance().devices()[index];
     Settings settings{physical.facts, {}};
     sdk::ReadOptions<Settings>("cuda", OptionRows(), options, settings);
     return std::make_unique<gpu::GpuDevice>(
-        std::make_unique<CudaDriver>(instance_->api(), physical, host(), settings.driver),
+        std::make_unique<CudaDriver>(instance().api(), physical, host(), settings.driver),
         settings.common);
   }
 
  private:
-  gpu::DeviceList List() override {
-    instance_ = std::make_unique<Instance>();
-    gpu::DeviceList list{{}, instance_->reason()};
-    for (const PhysicalDevice& device : instance_->devices()) {
-      const Facts& facts = device.facts;
-      list.infos.push_back(InfoOf(facts.integrated ? RL_DEVICE_INTEGRATED_GPU : RL_DEVICE_GPU,
-                                  facts.name, facts.driver, facts.max_allocation));
-      list.infos.back().memory_total = facts.memory;
-    }
-    return list;
+  std::unique_ptr<Instance> Find() override { return std::make_unique<Instance>(); }
+  [[nodiscard]] sdk::DeviceInfo Describe(const PhysicalDevice& device) const override {
+    const Facts& facts = device.facts;
+    sdk::DeviceInfo info = InfoOf(facts.integrated ? RL_DEVICE_INTEGRATED_GPU : RL_DEVICE_GPU,
+                                  facts.name, facts.driver, facts.max_allocation);
+    info.memory_total = facts.memory;
+    return info;
   }
-
-  std::unique_ptr<Instance> instance_;  // made when devices are first asked for
 };
 
 }  // namespace

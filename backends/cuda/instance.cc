@@ -71,20 +71,20 @@ std::string WhyNot(uint32_t capability, int driver) {
 }  // namespace
 
 Instance::Instance() {
-  reason_ = LoadApi(api_);
-  if (reason_.empty()) Enumerate();
+  set_reason(LoadApi(api_));
+  if (reason().empty()) Enumerate();
 }
 
 Instance::Instance(const Api& api) : api_(api) { Enumerate(); }
 
 void Instance::Enumerate() {
   if (const CUresult result = api_.Init(0); result != CUDA_SUCCESS) {
-    reason_ = WhyNotInitialised(api_, result);
+    set_reason(WhyNotInitialised(api_, result));
     return;
   }
   int count = 0;
   if (api_.DeviceGetCount(&count) != CUDA_SUCCESS || count == 0) {
-    reason_ = WhyNotInitialised(api_, CUDA_ERROR_NO_DEVICE);
+    set_reason(WhyNotInitialised(api_, CUDA_ERROR_NO_DEVICE));
     return;
   }
   const int driver = DriverOf(api_);
@@ -95,14 +95,8 @@ void Instance::Enumerate() {
 }
 
 void Instance::Examine(CUdevice id, int driver) {
-  PhysicalDevice device{id, FactsOf(api_, id, VersionText(driver))};
-  const std::string why = WhyNot(device.facts.capability, driver);
-  if (why.empty()) {
-    devices_.push_back(std::move(device));
-    return;
-  }
-  if (!reason_.empty()) reason_ += "; ";
-  reason_ += "'" + device.facts.name + "' cannot be used: " + why;
+  const Facts facts = FactsOf(api_, id, VersionText(driver));
+  Add({id, facts}, facts.name, WhyNot(facts.capability, driver));
 }
 
 }  // namespace rullama::cuda

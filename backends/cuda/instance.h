@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "backends/cuda/api.h"
+#include "backends/gpu/found_devices.h"
 
 namespace rullama::cuda {
 
@@ -28,7 +28,7 @@ struct PhysicalDevice {
   Facts facts;
 };
 
-class Instance {
+class Instance : public gpu::FoundDevices<PhysicalDevice> {
  public:
   // Never throws for want of a driver: then there are no devices and a reason.
   Instance();
@@ -36,16 +36,12 @@ class Instance {
   explicit Instance(const Api& api);
 
   [[nodiscard]] const Api& api() const { return api_; }
-  [[nodiscard]] const std::vector<PhysicalDevice>& devices() const { return devices_; }
-  [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:
   void Enumerate();
   void Examine(CUdevice id, int driver);  // of this version: 13000 for CUDA 13.0
 
   Api api_;
-  std::vector<PhysicalDevice> devices_;
-  std::string reason_;
 };
 
 }  // namespace rullama::cuda

@@ -4,7 +4,7 @@
 #include <rullama/sdk/backend.h>
 
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,12 +13,8 @@
 
 namespace rullama::gpu {
 
-// The devices that can run a backend.
-struct DeviceList {
-  std::vector<sdk::DeviceInfo> infos;
-  std::string reason;  // why there is none, or not another one
-};
-
+// `Instance`: a FoundDevices of the API.
+template <typename Instance>
 class GpuBackend : public sdk::Backend {
  public:
   GpuBackend(sdk::Host host, std::string_view name, std::vector<sdk::OptionInfo> options)
@@ -29,15 +25,24 @@ class GpuBackend : public sdk::Backend {
   [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
   [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
-    if (!listed_) list_ = List();
-    listed_ = true;
-    return list_.infos;
+    if (instance_ != nullptr) return infos_;
+    std::unique_ptr<Instance> instance = Find();
+    for (const Device& device : instance->devices()) infos_.push_back(Describe(device));
+    instance_ = std::move(instance);
+    return infos_;
   }
-  [[nodiscard]] std::string_view NoDeviceReason() override { return list_.reason; }
+  [[nodiscard]] std::string_view NoDeviceReason() override {
+    return instance_ != nullptr ? std::string_view(instance_->reason()) : std::string_view();
+  }
 
  protected:
-  // Called once, when devices are first asked for. Does not throw for want of a driver.
-  virtual DeviceList List() = 0;
+  using Device = typename Instance::Device;
+
+  // Called when devices are first asked for. Does not throw for want of a driver.
+  virtual std::unique_ptr<Instance> Find() = 0;
+  [[nodiscard]] virtual sdk::DeviceInfo Describe(const Device& device) const = 0;
+  // Once devices were asked for.
+  [[nodiscard]] const Instance& instance() const { return *instance_; }
   // The description of a device whose allocations have at most `max_allocation` bytes.
   static sdk::DeviceInfo InfoOf(rl_device_type type, std::string_view name, std::string_view driver,
                                 uint64_t max_allocation) {
@@ -54,8 +59,8 @@ class GpuBackend : public sdk::Backend {
  private:
   std::string_view name_;
   std::vector<sdk::OptionInfo> options_;
-  bool listed_ = false;
-  DeviceList list_;
+  std::vector<sdk::DeviceInfo> infos_;
+  std::unique_ptr<Instance> instance_;
 };
 
 }  // namespace rullama::gpu

@@ -83,31 +83,26 @@ rl_device_type TypeOf(const Facts& facts) {
   return facts.unified_memory ? RL_DEVICE_INTEGRATED_GPU : RL_DEVICE_GPU;
 }
 
-class OpenClBackend final : public gpu::GpuBackend {
+class OpenClBackend final : public gpu::GpuBackend<Instance> {
  public:
   explicit OpenClBackend(sdk::Host host)
       : GpuBackend(host, "opencl", sdk::InfosOf<Settings>(OptionRows())) {}
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
-    const PhysicalDevice& physical = instance_->devices()[index];
+    const PhysicalDevice& physical = instance().devices()[index];
     const Settings settings = ParseOptions(options, physical.facts);
     return std::make_unique<gpu::GpuDevice>(
-        std::make_unique<OpenClDriver>(instance_->api(), physical, host(), settings.driver),
+        std::make_unique<OpenClDriver>(instance().api(), physical, host(), settings.driver),
         settings.common);
   }
 
  private:
-  gpu::DeviceList List() override {
-    instance_ = std::make_unique<Instance>();
-    gpu::DeviceList list{{}, instance_->reason()};
-    for (const PhysicalDevice& device : instance_->devices()) {
-      const Facts& facts = device.facts;
-      list.infos.push_back(InfoOf(TypeOf(facts), facts.name, facts.driver, facts.max_allocation));
-      list.infos.back().memory_total = facts.memory;
-    }
-    return list;
+  std::unique_ptr<Instance> Find() override { return std::make_unique<Instance>(); }
+  [[nodiscard]] sdk::DeviceInfo Describe(const PhysicalDevice& device) const override {
+    const Facts& facts = device.facts;
+    sdk::DeviceInfo info = InfoOf(TypeOf(facts), facts.name, facts.driver, facts.max_allocation);
+    info.memory_total = facts.memory;
+    return info;
   }
-
-  std::unique_ptr<Instance> instance_;  // made when devices are first asked for
 };
 
 }  // namespace

@@ -115,8 +115,8 @@ std::string WhyNoPlatform(cl_int answer) {
 }  // namespace
 
 Instance::Instance() {
-  reason_ = LoadApi(api_);
-  if (reason_.empty()) Enumerate();
+  set_reason(LoadApi(api_));
+  if (reason().empty()) Enumerate();
 }
 
 Instance::Instance(const Api& api) : api_(api) { Enumerate(); }
@@ -126,14 +126,14 @@ void Instance::Enumerate() {
   cl_uint count = 0;
   const cl_int found = api_.GetPlatformIDs(0, nullptr, &count);
   if (found != CL_SUCCESS || count == 0) {
-    reason_ = WhyNoPlatform(found);
+    set_reason(WhyNoPlatform(found));
     return;
   }
   std::vector<cl_platform_id> platforms(count);
   if (api_.GetPlatformIDs(count, platforms.data(), nullptr) != CL_SUCCESS) platforms.clear();
   for (cl_platform_id platform : platforms) EnumeratePlatform(platform);
-  if (devices_.empty() && reason_.empty()) {
-    reason_ = "OpenCL finds no device; is the driver of your GPU installed?";
+  if (devices().empty() && reason().empty()) {
+    set_reason("OpenCL finds no device; is the driver of your GPU installed?");
   }
 }
 
@@ -145,14 +145,9 @@ void Instance::EnumeratePlatform(cl_platform_id platform) {
     return;
   }
   for (cl_device_id id : ids) {
-    PhysicalDevice device{platform, id, {}};
-    const std::string lack = Examine(api_, platform, id, device.facts);
-    if (lack.empty()) {
-      devices_.push_back(std::move(device));
-      continue;
-    }
-    if (!reason_.empty()) reason_ += "; ";
-    reason_ += "'" + device.facts.name + "' cannot be used: " + lack;
+    Facts facts;
+    const std::string lack = Examine(api_, platform, id, facts);
+    Add({platform, id, facts}, facts.name, lack);
   }
 }
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "backends/gpu/found_devices.h"
 #include "backends/opencl/api.h"
 
 namespace rullama::opencl {
@@ -33,7 +33,7 @@ struct PhysicalDevice {
   Facts facts;
 };
 
-class Instance {
+class Instance : public gpu::FoundDevices<PhysicalDevice> {
  public:
   // Never throws for want of a loader or a driver: then there are no devices and a reason.
   Instance();
@@ -41,16 +41,12 @@ class Instance {
   explicit Instance(const Api& api);
 
   [[nodiscard]] const Api& api() const { return api_; }
-  [[nodiscard]] const std::vector<PhysicalDevice>& devices() const { return devices_; }
-  [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:
   void Enumerate();
   void EnumeratePlatform(cl_platform_id platform);
 
   Api api_;
-  std::vector<PhysicalDevice> devices_;
-  std::string reason_;
 };
 
 }  // namespace rullama::opencl

@@ -145,36 +145,31 @@ rl_device_type TypeOf(const Facts& facts) {
   }
 }
 
-class VulkanBackend final : public gpu::GpuBackend {
+class VulkanBackend final : public gpu::GpuBackend<Instance> {
  public:
   explicit VulkanBackend(sdk::Host host)
       : GpuBackend(host, "vulkan", sdk::InfosOf<Settings>(OptionRows())) {}
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
-    const PhysicalDevice& physical = instance_->devices()[index];
+    const PhysicalDevice& physical = instance().devices()[index];
     const Settings settings = ParseOptions(options, physical.facts);
     const bool set =
         std::ranges::find(options, kCooperativeMatrix, &sdk::Option::key) != options.end();
     host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.driver.matrix_extension,
                                                       physical.facts.matrix_units, set));
     return std::make_unique<gpu::GpuDevice>(
-        std::make_unique<VulkanDriver>(*instance_, physical, host(), settings.driver),
+        std::make_unique<VulkanDriver>(instance(), physical, host(), settings.driver),
         settings.common);
   }
 
  private:
-  gpu::DeviceList List() override {
-    instance_ = std::make_unique<Instance>(host());
-    gpu::DeviceList list{{}, instance_->reason()};
-    for (const PhysicalDevice& device : instance_->devices()) {
-      const Facts& facts = device.facts;
-      sdk::DeviceInfo& info = list.infos.emplace_back(
-          InfoOf(TypeOf(facts), facts.properties.deviceName, facts.driver, facts.max_allocation));
-      std::tie(info.memory_total, info.memory_free) = Instance::Memory(device);
-    }
-    return list;
+  std::unique_ptr<Instance> Find() override { return std::make_unique<Instance>(host()); }
+  [[nodiscard]] sdk::DeviceInfo Describe(const PhysicalDevice& device) const override {
+    const Facts& facts = device.facts;
+    sdk::DeviceInfo info =
+        InfoOf(TypeOf(facts), facts.properties.deviceName, facts.driver, facts.max_allocation);
+    std::tie(info.memory_total, info.memory_free) = Instance::Memory(device);
+    return info;
   }
-
-  std::unique_ptr<Instance> instance_;  // made when devices are first asked for
 };
 
 }  // namespace

@@ -164,20 +164,20 @@ std::string Examine(VkPhysicalDevice device, Facts& out) {
 
 Instance::Instance(const sdk::Host& host) : host_(host) {
   if (volkInitialize() != VK_SUCCESS) {
-    reason_ =
+    set_reason(
         "the Vulkan loader libvulkan.so.1 is not installed; install it (Debian: libvulkan1) and "
-        "the "
-        "driver of your GPU";
+        "the driver of your GPU");
     return;
   }
   try {
     Create();
     Enumerate();
   } catch (const sdk::Error& error) {
-    reason_ = error.what();
-    if (error.device_code() == VK_ERROR_INCOMPATIBLE_DRIVER) {
-      reason_ += "; no Vulkan driver is installed, or none for this machine";
-    }
+    const bool incompatible = error.device_code() == VK_ERROR_INCOMPATIBLE_DRIVER;
+    set_reason(error.what() +
+               std::string(incompatible
+                               ? "; no Vulkan driver is installed, or none for this machine"
+                               : ""));
   }
 }
 
@@ -234,16 +234,11 @@ void Instance::Enumerate() {
   std::vector<VkPhysicalDevice> handles(count);
   Check(vkEnumeratePhysicalDevices(instance_, &count, handles.data()),
         "vkEnumeratePhysicalDevices");
-  if (count == 0) reason_ = "Vulkan finds no device; is the driver of your GPU installed?";
+  if (count == 0) set_reason("Vulkan finds no device; is the driver of your GPU installed?");
   for (VkPhysicalDevice handle : handles) {
-    PhysicalDevice device{handle, {}};
-    const std::string lack = Examine(handle, device.facts);
-    if (lack.empty()) {
-      devices_.push_back(std::move(device));
-      continue;
-    }
-    if (!reason_.empty()) reason_ += "; ";
-    reason_ += std::string("'") + device.facts.properties.deviceName + "' cannot be used: " + lack;
+    Facts facts;
+    const std::string lack = Examine(handle, facts);
+    Add({handle, facts}, facts.properties.deviceName, lack);
   }
 }
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "backends/gpu/found_devices.h"
 #include "backends/vulkan/api.h"
 #include "backends/vulkan/matrix_units.h"
 
@@ -43,7 +43,7 @@ struct PhysicalDevice {
   Facts facts;
 };
 
-class Instance {
+class Instance : public gpu::FoundDevices<PhysicalDevice> {
  public:
   // Never throws for want of a loader or a driver: then there are no devices and a reason. With
   // RULLAMA_VULKAN_VALIDATION=1 in the environment the validation layer watches every call.
@@ -52,8 +52,6 @@ class Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  [[nodiscard]] const std::vector<PhysicalDevice>& devices() const { return devices_; }
-  [[nodiscard]] const std::string& reason() const { return reason_; }
   // Memory of the largest heap on the device: in all, and free now.
   [[nodiscard]] static std::pair<uint64_t, uint64_t> Memory(const PhysicalDevice& device);
   // The number of errors that the validation layer has reported.
@@ -72,8 +70,6 @@ class Instance {
   VkInstance instance_ = VK_NULL_HANDLE;
   VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
   std::atomic<uint32_t> validation_errors_{0};
-  std::vector<PhysicalDevice> devices_;
-  std::string reason_;
 };
 
 }  // namespace rullama::vulkan
