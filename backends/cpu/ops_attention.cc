@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/kernels/decode_row.h"
 #include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
@@ -524,29 +525,28 @@ class AttentionMergeNode final : public Node {
 // ---- Decomposed attention -----------------------------------------------------------------------
 // Scores, then (after softmax) the weighted sum of values.
 
-constexpr int64_t kCacheBlock = sdk::kCacheBlock;
-
-float LoadFloat(const View& view, int64_t index) {
-  switch (view.dtype) {
-    case DType::kF16:
-      return HalfToFloat(view.as<const uint16_t>()[index]);
-    case DType::kBF16:
-      return BFloat16ToFloat(view.as<const uint16_t>()[index]);
-    case DType::kQ8_0: {
-      const auto& block = view.as<const sdk::BlockQ8_0>()[index / kCacheBlock];
-      return HalfToFloat(block.d) * static_cast<float>(block.qs[index % kCacheBlock]);
+// The heads of keys or values in float32, each worker its own one at a time.
+class DecodedHeads {
+ public:
+  DecodedHeads(const CompileContext& context, int64_t dim) : dim_(static_cast<size_t>(dim)) {
+    for (int worker = 0; worker < context.workers; ++worker) {
+      heads_.push_back(
+          reinterpret_cast<float*>(context.workspace.AllocateForOp(dim_ * sizeof(float))));
     }
-    case DType::kQ4_0: {
-      const auto& block = view.as<const sdk::BlockQ4_0>()[index / kCacheBlock];
-      const int64_t at = index % kCacheBlock;
-      const int byte = block.qs[at % (kCacheBlock / 2)];
-      return HalfToFloat(block.d) *
-             static_cast<float>((at < kCacheBlock / 2 ? byte & 15 : byte >> 4) - 8);
-    }
-    default:
-      return view.as<const float>()[index];
   }
-}
+  // The dim values of `rows` from element `first` on; valid until the worker's next call.
+  [[nodiscard]] const float* Of(const View& rows, int64_t first, int worker) const {
+    const DTypeInfo& info = InfoOf(rows.dtype);
+    const size_t block = static_cast<size_t>(first) / info.block_elements;
+    float* head = heads_[static_cast<size_t>(worker)];
+    DecodeRow(rows.dtype, rows.data + block * info.block_bytes, dim_, head);
+    return head;
+  }
+
+ private:
+  size_t dim_;
+  std::vector<float*> heads_;
+};
 
 // y[row][head] = scale * q . k over the cache rows of the slot, then the fresh rows; -inf where
 // masked.
@@ -565,49 +565,51 @@ class AttentionScoresNode final : public Node {
               context.attrs<rl_attention_scores_attrs>().mask,
               context.attrs<rl_attention_scores_attrs>().window},
         scale_(context.attrs<rl_attention_scores_attrs>().scale),
-        y_(context.Result()) {}
+        y_(context.Result()),
+        keys_(context, q_.Last(context.MaxStep())) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return q_.Rows(step); }
-  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
     const int64_t heads = q_.Dim(1, step);
     const int64_t columns = y_.Last(step);
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t head = 0; head < heads; ++head) {
         float* y = y_.as<float>() + (row * heads + head) * columns;
         std::fill_n(y, columns, -std::numeric_limits<float>::infinity());
-        ScoreState(step, row, head, y);
-        ScoreFresh(step, row, head, y + CapacityOf(k_state_, step));
+        ScoreState(step, worker, row, head, y);
+        ScoreFresh(step, worker, row, head, y + CapacityOf(k_state_, step));
       }
     }
   }
 
  private:
-  [[nodiscard]] float Score(const Step& step, int64_t row, int64_t head, const View& keys,
-                            int64_t key_row) const {
+  [[nodiscard]] float Score(const Step& step, int worker, int64_t row, int64_t head,
+                            const View& keys, int64_t key_row) const {
     const int64_t heads = q_.Dim(1, step);
     const int64_t kv_heads = k_new_.Dim(1, step);
     const int64_t dim = q_.Dim(2, step);
     const float* q = q_.as<const float>() + (row * heads + head) * dim;
     const int64_t at = (key_row * kv_heads + head / (heads / kv_heads)) * dim;
+    const float* k = keys_.Of(keys, at, worker);
     float sum = 0;
-    for (int64_t i = 0; i < dim; ++i) sum += q[i] * LoadFloat(keys, at + i);
+    for (int64_t i = 0; i < dim; ++i) sum += q[i] * k[i];
     return sum * scale_;
   }
-  void ScoreState(const Step& step, int64_t row, int64_t head, float* y) const {
+  void ScoreState(const Step& step, int worker, int64_t row, int64_t head, float* y) const {
     const int64_t slot = rows_.q_slot.as<const int32_t>()[row];
     const int64_t past = rows_.Past(slot);
     const int64_t capacity = CapacityOf(k_state_, step);
     const auto [first, last] = rows_.Visible(row);
     for (int64_t p = std::max({first, past - capacity, int64_t{0}}); p < past && p <= last; ++p) {
-      y[p % capacity] = Score(step, row, head, k_state_, slot * capacity + p % capacity);
+      y[p % capacity] = Score(step, worker, row, head, k_state_, slot * capacity + p % capacity);
     }
   }
-  void ScoreFresh(const Step& step, int64_t row, int64_t head, float* y) const {
+  void ScoreFresh(const Step& step, int worker, int64_t row, int64_t head, float* y) const {
     const auto [first, last] = rows_.Visible(row);
     const bool canvas = rows_.mask == RL_MASK_CANVAS;
     for (int64_t i = 0; i < k_new_.Rows(step); ++i) {
       if (rows_.kv_slot.as<const int32_t>()[i] != rows_.q_slot.as<const int32_t>()[row]) continue;
       const int64_t p = rows_.kv_pos.as<const int32_t>()[i];
-      if (canvas || (p >= first && p <= last)) y[i] = Score(step, row, head, k_new_, i);
+      if (canvas || (p >= first && p <= last)) y[i] = Score(step, worker, row, head, k_new_, i);
     }
   }
 
@@ -615,6 +617,7 @@ class AttentionScoresNode final : public Node {
   AttentionRows rows_;
   float scale_;
   View y_;
+  DecodedHeads keys_;
 };
 
 // y[row][head] = sum over c of p[c] * v[c], over the cache rows of the slot, then the fresh rows.
@@ -625,9 +628,10 @@ class AttentionValuesNode final : public Node {
         v_new_(context.Input(operands::AttentionMix::v_new)),
         v_state_(context.Input(operands::AttentionMix::v_state)),
         q_slot_(context.Input(operands::AttentionMix::q_slot)),
-        y_(context.Result()) {}
+        y_(context.Result()),
+        values_(context, y_.Last(context.MaxStep())) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return p_.Rows(step); }
-  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
     const int64_t heads = p_.Dim(1, step);
     const int64_t kv_heads = v_new_.Dim(1, step);
     const int64_t dim = y_.Last(step);
@@ -645,7 +649,8 @@ class AttentionValuesNode final : public Node {
           const View& values = fresh ? v_new_ : v_state_;
           const int64_t value_row = fresh ? c - capacity : slot * capacity + c;
           const int64_t at = (value_row * kv_heads + head / (heads / kv_heads)) * dim;
-          for (int64_t i = 0; i < dim; ++i) y[i] += p[c] * LoadFloat(values, at + i);
+          const float* v = values_.Of(values, at, worker);
+          for (int64_t i = 0; i < dim; ++i) y[i] += p[c] * v[i];
         }
       }
     }
@@ -653,6 +658,7 @@ class AttentionValuesNode final : public Node {
 
  private:
   View p_, v_new_, v_state_, q_slot_, y_;
+  DecodedHeads values_;
 };
 
 void CompileAttention(const CompileContext& context) {

@@ -24,8 +24,10 @@ namespace rullama::sdk {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 ||
          IsBlockCacheType(dtype);
 }
+
 // Values of a block of these types.
-inline constexpr size_t kCacheBlock = 32;
+inline constexpr size_t kCacheBlock = InfoOf(DType::kQ8_0).block_elements;
+static_assert(kCacheBlock == InfoOf(DType::kQ4_0).block_elements);
 
 namespace internal {
 

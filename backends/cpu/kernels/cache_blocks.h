@@ -13,8 +13,8 @@
 namespace rullama::cpu {
 namespace {
 
-// Values of a block of q8_0 and q4_0.
-constexpr size_t kCacheBlock = 32;
+// Values of a block of q8_0 or q4_0.
+constexpr size_t kCacheBlock = InfoOf(DType::kQ8_0).block_elements;
 
 // Values [first, first + 16) of a block of a type, first = 0 or 16. The codes of q4_0 for values 0
 // to 15 are the low halves of its bytes, those for the others the high ones.

@@ -1,4 +1,4 @@
-// Rows of the block types without kernels of their own: products decode them to float32 first.
+// Rows of weights, keys and values to float32 by the decoders of the SDK, without vector code.
 #pragma once
 
 #include <rullama/sdk/dtype.h>
@@ -7,7 +7,8 @@
 
 namespace rullama::cpu {
 
-// Whether products of a block type take float32 activations and rows of DecodeRow.
+// Whether a block type has no kernels of its own: its products take float32 activations and rows of
+// DecodeRow.
 constexpr bool IsDecodedType(DType type) {
   switch (type) {
     case DType::kIQ1_S:
@@ -21,7 +22,7 @@ constexpr bool IsDecodedType(DType type) {
   }
 }
 
-// The k values of a row of a decoded type, whole blocks. A function of its own: the decoders of the
+// The k values of a row of any type, whole blocks. A function of its own: the decoders of the
 // SDK have external linkage, so no instruction-set level may compile them.
 void DecodeRow(DType type, const void* row, size_t k, float* out);
 
