@@ -53,24 +53,26 @@ void AddElementwise(const CompileContext& context, RunKernel kernel, uint32_t a,
                                                              b ? context.Input(*b) : View{}));
 }
 
-float ApplyUnary(int32_t fn, float x) {
+using UnaryFunction = float (*)(float);
+using BinaryFunction = float (*)(float, float);
+
+// The functions that no kernel has.
+UnaryFunction FunctionOf(rl_unary fn) {
   switch (fn) {
     case RL_UNARY_NEG:
-      return -x;
+      return [](float x) { return -x; };
     case RL_UNARY_ABS:
-      return std::fabs(x);
-    case RL_UNARY_EXP:
-      return std::exp(x);
+      return [](float x) { return std::fabs(x); };
     case RL_UNARY_LOG:
-      return std::log(x);
+      return [](float x) { return std::log(x); };
     case RL_UNARY_SQRT:
-      return std::sqrt(x);
+      return [](float x) { return std::sqrt(x); };
     case RL_UNARY_RSQRT:
-      return 1.0f / std::sqrt(x);
+      return [](float x) { return 1.0f / std::sqrt(x); };
     case RL_UNARY_TANH:
-      return std::tanh(x);
+      return [](float x) { return std::tanh(x); };
     default:
-      return x * x;  // RL_UNARY_SQUARE
+      return [](float x) { return x * x; };  // RL_UNARY_SQUARE
   }
 }
 
@@ -88,30 +90,31 @@ void UnaryRun(const KernelTable& kernels, const void* attrs, const float* x, con
   } else if (fn == RL_UNARY_SILU) {
     kernels.silu(x, n, out);
   } else {
-    for (size_t i = 0; i < n; ++i) out[i] = ApplyUnary(fn, x[i]);
+    const UnaryFunction function = FunctionOf(static_cast<rl_unary>(fn));
+    for (size_t i = 0; i < n; ++i) out[i] = function(x[i]);
   }
 }
 
-float ApplyBinary(int32_t fn, float a, float b) {
+BinaryFunction FunctionOf(rl_binary fn) {
   switch (fn) {
     case RL_BINARY_ADD:
-      return a + b;
+      return [](float a, float b) { return a + b; };
     case RL_BINARY_SUB:
-      return a - b;
+      return [](float a, float b) { return a - b; };
     case RL_BINARY_MUL:
-      return a * b;
+      return [](float a, float b) { return a * b; };
     case RL_BINARY_DIV:
-      return a / b;
+      return [](float a, float b) { return a / b; };
     case RL_BINARY_MIN:
-      return std::fmin(a, b);
+      return [](float a, float b) { return std::fmin(a, b); };
     case RL_BINARY_MAX:
-      return std::fmax(a, b);
+      return [](float a, float b) { return std::fmax(a, b); };
     case RL_BINARY_LT:
-      return a < b ? 1.0f : 0.0f;
+      return [](float a, float b) { return a < b ? 1.0f : 0.0f; };
     case RL_BINARY_LE:
-      return a <= b ? 1.0f : 0.0f;
+      return [](float a, float b) { return a <= b ? 1.0f : 0.0f; };
     default:
-      return a == b ? 1.0f : 0.0f;  // RL_BINARY_EQ
+      return [](float a, float b) { return a == b ? 1.0f : 0.0f; };  // RL_BINARY_EQ
   }
 }
 
@@ -123,7 +126,8 @@ void BinaryRun(const KernelTable& kernels, const void* attrs, const float* a, co
   } else if (fn == RL_BINARY_MUL) {
     kernels.mul(a, b, n, out);
   } else {
-    for (size_t i = 0; i < n; ++i) out[i] = ApplyBinary(fn, a[i], b[i]);
+    const BinaryFunction function = FunctionOf(static_cast<rl_binary>(fn));
+    for (size_t i = 0; i < n; ++i) out[i] = function(a[i], b[i]);
   }
 }
 
@@ -131,7 +135,7 @@ void BinaryRun(const KernelTable& kernels, const void* attrs, const float* a, co
 class BroadcastBinaryNode final : public Node {
  public:
   explicit BroadcastBinaryNode(const CompileContext& context)
-      : fn_(context.attrs<rl_binary_attrs>().fn),
+      : function_(FunctionOf(static_cast<rl_binary>(context.attrs<rl_binary_attrs>().fn))),
         a_(context.Input(operands::Binary::a)),
         b_(context.Input(operands::Binary::b)),
         y_(context.Result()) {}
@@ -156,7 +160,7 @@ class BroadcastBinaryNode final : public Node {
         for (int64_t j = 0; j < size[1]; ++j) {
           const float* run = b + i * stride[0] + j * stride[1];
           for (int64_t k = 0; k < size[2]; ++k, ++a, ++y) {
-            *y = ApplyBinary(fn_, *a, run[k * stride[2]]);
+            *y = function_(*a, run[k * stride[2]]);
           }
         }
       }
@@ -164,7 +168,7 @@ class BroadcastBinaryNode final : public Node {
   }
 
  private:
-  int32_t fn_;
+  BinaryFunction function_;
   View a_, b_, y_;
 };
 
