@@ -6,15 +6,8 @@ namespace {
 // Every primitive and effect, and the composites that run whole here; the core decomposes the
 // others without loss.
 constexpr const OpRow* kAllRows[] = {
-#define RL_PRIMITIVE RL_ROW
-#define RL_EFFECT RL_ROW
-#define RL_COMPOSITE RL_NO_ROW
 #define RL_ROW(Name) &rows::k##Name,
-#define RL_NO_ROW(Name)
-#define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) traits(Name)
-#include <rullama/abi/ops.def>
-#undef RL_ROW
-#undef RL_NO_ROW
+#include <rullama/sdk/primitives.def>
     &rows::kAdaptedGeGluLinear,
     &rows::kAdaptedLinear,
     &rows::kAttention,
