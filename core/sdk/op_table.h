@@ -85,6 +85,13 @@ class OpTable {
   std::span<const Row* const> rows_;
 };
 
+// The `refuse` of a composite that the backend wants decomposed.
+template <typename... Context>
+[[deprecated("leave the row out: a composite without one runs as its parts")]] std::string
+RefuseComposite(const GraphView& /*graph*/, const rl_op& /*op*/, const Context&... /*context*/) {
+  return "runs as its parts";
+}
+
 // Refuses weights (OperandRole::kWeight) that are computed, and weights of a type for which
 // is_supported(DType) is false.
 template <typename IsSupported>
