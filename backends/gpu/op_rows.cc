@@ -11,16 +11,17 @@ namespace {
 
 constexpr uint64_t kMaxElements = UINT32_MAX;  // of a value: shaders count in 32 bits
 
-// Every primitive and effect, and the composites that run whole here; the core
+// Every primitive and effect, plain kernels, and the other composites that run whole here; the core
 // decomposes the others without loss.
 constexpr const OpRow* kAllRows[] = {
 #define RL_ROW(Name) &rows::k##Name,
 #include <rullama/sdk/primitives.def>
+#define RL_PLAIN(Name, name) &rows::k##Name,
+#include "backends/gpu/kernels.def"
     &rows::kAttention,      &rows::kAttentionGradKv,
     &rows::kAttentionGradQ, &rows::kAttentionStats,
     &rows::kCrossEntropy,   &rows::kCrossEntropyGrad,
     &rows::kEntropy,        &rows::kGeGlu,
-    &rows::kGeGluGrad,
     &rows::kGeGluLinear,    &rows::kLinearCrossEntropy,
     &rows::kMinPMask,       &rows::kMoeFfn,
     &rows::kResidualNorm,   &rows::kRmsNorm,

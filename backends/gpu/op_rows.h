@@ -1,6 +1,6 @@
 // The ops that the GPU backends run: one row per op of ops.def, defined next to the op's emission
 // in ops_*.cc. A primitive without a row does not link; composites that run whole are
-// listed in op_rows.cc.
+// listed in op_rows.cc. Ops that are one plain kernel have their rows from kernels.def.
 #pragma once
 
 #include <rullama/sdk/op_table.h>

@@ -1,5 +1,4 @@
-// im2col, causal_conv1d and local_attention: what the towers of pictures and sound have beyond
-// text.
+// causal_conv1d and local_attention, which towers of sound have.
 #include <rullama/sdk/operands.h>
 
 #include "backends/gpu/graph_facts.h"
@@ -14,22 +13,6 @@ constexpr uint32_t kConvolutionThreads = 256;
 
 uint64_t GroupsFor(int64_t elements) {
   return CeilDiv(static_cast<uint64_t>(elements), kConvolutionThreads);
-}
-
-void Im2Col(PlanBuilder& plan) {
-  const auto& a = plan.attrs<rl_im2col_attrs>();
-  const rl_value& x = plan.Input(operands::Im2Col::x);
-  const rl_value& y = plan.Result();
-  DispatchBuilder(plan, kernels::Patches{.threads = kConvolutionThreads},
-                  {.x = plan.InputIndex(operands::Im2Col::x),
-                   .y = plan.ResultIndex(),
-                   .rows = y.dims[0],
-                   .x_rows = x.dims[0],
-                   .width = x.dims[1].constant,
-                   .channels = x.dims[2].constant,
-                   .side = a.kernel,
-                   .stride = a.stride})
-      .Emit(GroupsFor(plan.MaxRows(y) * Last(y)));
 }
 
 void CausalConv1d(PlanBuilder& plan) {
@@ -87,7 +70,6 @@ std::string RefuseCausalConv1d(const sdk::GraphView& graph, const rl_op& op,
 
 }  // namespace
 
-const OpRow rows::kIm2Col = {RL_OP_im2col, RefusePlain, Im2Col};
 const OpRow rows::kCausalConv1d = {RL_OP_causal_conv1d, RefuseCausalConv1d, CausalConv1d};
 const OpRow rows::kLocalAttention = {RL_OP_local_attention, RefusePlain, LocalAttention};
 

@@ -235,19 +235,6 @@ void RowBias(PlanBuilder& plan) {
   AddBiases(plan, count, count);
 }
 
-void TokenMask(PlanBuilder& plan) {
-  const rl_value& y = plan.Result();
-  const auto elements = static_cast<uint64_t>(plan.MaxRows(y) * Last(y));
-  DispatchBuilder(plan, kernels::TokenMask{.threads = kSamplingThreads},
-                  {.x = plan.InputIndex(operands::TokenMask::logits),
-                   .bits = plan.InputIndex(operands::TokenMask::bits),
-                   .y = plan.ResultIndex(),
-                   .rows = y.dims[0],
-                   .columns = Last(y),
-                   .words = Last(plan.Input(operands::TokenMask::bits))})
-      .Emit((elements + kSamplingThreads - 1) / kSamplingThreads);
-}
-
 void DrawUniform(PlanBuilder& plan, uint32_t seed, uint32_t pos, uint32_t slot, int32_t stream) {
   const rl_value& y = plan.Result();
   DispatchBuilder(plan, kernels::RandomUniform{.threads = kSamplingThreads},
@@ -304,7 +291,6 @@ const OpRow rows::kEntropyAccept = {RL_OP_entropy_accept, RefuseEntropyAccept, E
 const OpRow rows::kPenalties = {RL_OP_penalties, RefusePlain, Penalties};
 const OpRow rows::kBiasAdd = {RL_OP_bias_add, RefusePlain, BiasAdd};
 const OpRow rows::kRandomUniform = {RL_OP_random_uniform, RefusePlain, RandomUniform};
-const OpRow rows::kTokenMask = {RL_OP_token_mask, RefusePlain, TokenMask};
 const OpRow rows::kRowBias = {RL_OP_row_bias, RefusePlain, RowBias};
 const OpRow rows::kRowPenalties = {RL_OP_row_penalties, RefusePlain, RowPenalties};
 const OpRow rows::kRowUniform = {RL_OP_row_uniform, RefusePlain, RowUniform};

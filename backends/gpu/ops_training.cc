@@ -70,21 +70,6 @@ void RmsNormGrad(PlanBuilder& plan) {
               plan.attrs<rl_rms_norm_grad_attrs>().eps);
 }
 
-void GeGluGrad(PlanBuilder& plan) {
-  const rl_value& gate = plan.Input(operands::GeGluGrad::gate);
-  const int64_t inner = RowElements(gate);
-  DispatchBuilder(plan, kernels::GeGluGrad{.threads = kTrainingThreads},
-                  {.gate = plan.InputIndex(operands::GeGluGrad::gate),
-                   .up = plan.InputIndex(operands::GeGluGrad::up),
-                   .dy = plan.InputIndex(operands::GeGluGrad::dy),
-                   .dgate = plan.ResultIndex(0),
-                   .dup = plan.ResultIndex(1),
-                   .rows = gate.dims[0],
-                   .inner = inner})
-      .Emit((static_cast<uint64_t>(plan.MaxRows(gate) * inner) + kTrainingThreads - 1) /
-            kTrainingThreads);
-}
-
 // `count`: the elements of `index` for each row of the result, or all of them for scatter_rows.
 void EmitScatter(PlanBuilder& plan, ScatterOp op, uint32_t x, uint32_t index, const rl_dim& count) {
   const rl_value& y = plan.Result();
@@ -152,7 +137,6 @@ const OpRow rows::kCrossEntropy = {RL_OP_cross_entropy, RefusePlain, CrossEntrop
 const OpRow rows::kCrossEntropyGrad = {RL_OP_cross_entropy_grad, RefusePlain, CrossEntropyGrad};
 const OpRow rows::kSoftmaxGrad = {RL_OP_softmax_grad, RefusePlain, SoftmaxGrad};
 const OpRow rows::kRmsNormGrad = {RL_OP_rms_norm_grad, RefusePlain, RmsNormGrad};
-const OpRow rows::kGeGluGrad = {RL_OP_geglu_grad, RefusePlain, GeGluGrad};
 const OpRow rows::kScatterRows = {RL_OP_scatter_rows, RefusePlain, ScatterRows};
 const OpRow rows::kScatterLast = {RL_OP_scatter_last, RefusePlain, ScatterLast};
 const OpRow rows::kSumSquares = {RL_OP_sum_squares, RefusePlain, SumSquares};

@@ -32,7 +32,7 @@ struct OpRow {
 template <typename Row>
 class OpTable {
  public:
-  // Borrows the rows, at most one for each kind. A kind without a row is refused; a composite then
+  // Borrows the rows. Of a kind the first one counts; without a row it is refused, and a composite
   // runs as its parts.
   explicit constexpr OpTable(std::span<const Row* const> rows) : rows_(rows) {}
 
