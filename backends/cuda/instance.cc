@@ -71,31 +71,31 @@ std::string WhyNot(uint32_t capability, int driver) {
 }  // namespace
 
 Instance::Instance() {
-  set_reason(LoadApi(api_));
+  set_reason(LoadApi(writable_api()));
   if (reason().empty()) Enumerate();
 }
 
-Instance::Instance(const Api& api) : api_(api) { Enumerate(); }
+Instance::Instance(const Api& api) : FoundDevices(api) { Enumerate(); }
 
 void Instance::Enumerate() {
-  if (const CUresult result = api_.Init(0); result != CUDA_SUCCESS) {
-    set_reason(WhyNotInitialised(api_, result));
+  if (const CUresult result = api().Init(0); result != CUDA_SUCCESS) {
+    set_reason(WhyNotInitialised(api(), result));
     return;
   }
   int count = 0;
-  if (api_.DeviceGetCount(&count) != CUDA_SUCCESS || count == 0) {
-    set_reason(WhyNotInitialised(api_, CUDA_ERROR_NO_DEVICE));
+  if (api().DeviceGetCount(&count) != CUDA_SUCCESS || count == 0) {
+    set_reason(WhyNotInitialised(api(), CUDA_ERROR_NO_DEVICE));
     return;
   }
-  const int driver = DriverOf(api_);
+  const int driver = DriverOf(api());
   for (int i = 0; i < count; ++i) {
     CUdevice id = 0;
-    if (api_.DeviceGet(&id, i) == CUDA_SUCCESS) Examine(id, driver);
+    if (api().DeviceGet(&id, i) == CUDA_SUCCESS) Examine(id, driver);
   }
 }
 
 void Instance::Examine(CUdevice id, int driver) {
-  const Facts facts = FactsOf(api_, id, VersionText(driver));
+  const Facts facts = FactsOf(api(), id, VersionText(driver));
   Add({id, facts}, facts.name, WhyNot(facts.capability, driver));
 }
 

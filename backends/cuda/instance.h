@@ -28,20 +28,16 @@ struct PhysicalDevice {
   Facts facts;
 };
 
-class Instance : public gpu::FoundDevices<PhysicalDevice> {
+class Instance : public gpu::FoundDevices<PhysicalDevice, Api> {
  public:
   // Never throws for want of a driver: then there are no devices and a reason.
   Instance();
   // Uses the functions of the caller; for tests.
   explicit Instance(const Api& api);
 
-  [[nodiscard]] const Api& api() const { return api_; }
-
  private:
   void Enumerate();
   void Examine(CUdevice id, int driver);  // of this version: 13000 for CUDA 13.0
-
-  Api api_;
 };
 
 }  // namespace rullama::cuda

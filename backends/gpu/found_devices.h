@@ -11,17 +11,26 @@
 
 namespace rullama::gpu {
 
-// `PhysicalDevice`: what the driver of an API opens.
-template <typename PhysicalDevice>
+// The functions of an API whose functions are global.
+struct GlobalFunctions {};
+
+// `PhysicalDevice`: what the driver of an API opens. `Api`: a table of its functions.
+template <typename PhysicalDevice, typename Api = GlobalFunctions>
 class FoundDevices {
  public:
   using Device = PhysicalDevice;
 
+  [[nodiscard]] const Api& api() const { return api_; }
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }
   // Why there is no device, or not another one.
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
  protected:
+  FoundDevices() = default;
+  explicit FoundDevices(const Api& api) : api_(api) {}
+
+  // For the constructor, which loads them.
+  [[nodiscard]] Api& writable_api() { return api_; }
   void set_reason(std::string reason) { reason_ = std::move(reason); }
   // Keeps a device that can run the backend. `lack`: why it cannot; empty if it can.
   void Add(Device device, std::string_view name, const std::string& lack) {
@@ -34,6 +43,7 @@ class FoundDevices {
   }
 
  private:
+  Api api_;
   std::vector<Device> devices_;
   std::string reason_;
 };

@@ -115,22 +115,22 @@ std::string WhyNoPlatform(cl_int answer) {
 }  // namespace
 
 Instance::Instance() {
-  set_reason(LoadApi(api_));
+  set_reason(LoadApi(writable_api()));
   if (reason().empty()) Enumerate();
 }
 
-Instance::Instance(const Api& api) : api_(api) { Enumerate(); }
+Instance::Instance(const Api& api) : FoundDevices(api) { Enumerate(); }
 
 void Instance::Enumerate() {
   const KeptSignals kept;
   cl_uint count = 0;
-  const cl_int found = api_.GetPlatformIDs(0, nullptr, &count);
+  const cl_int found = api().GetPlatformIDs(0, nullptr, &count);
   if (found != CL_SUCCESS || count == 0) {
     set_reason(WhyNoPlatform(found));
     return;
   }
   std::vector<cl_platform_id> platforms(count);
-  if (api_.GetPlatformIDs(count, platforms.data(), nullptr) != CL_SUCCESS) platforms.clear();
+  if (api().GetPlatformIDs(count, platforms.data(), nullptr) != CL_SUCCESS) platforms.clear();
   for (cl_platform_id platform : platforms) EnumeratePlatform(platform);
   if (devices().empty() && reason().empty()) {
     set_reason("OpenCL finds no device; is the driver of your GPU installed?");
@@ -139,14 +139,14 @@ void Instance::Enumerate() {
 
 void Instance::EnumeratePlatform(cl_platform_id platform) {
   cl_uint count = 0;
-  if (api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS) return;
+  if (api().GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS) return;
   std::vector<cl_device_id> ids(count);
-  if (api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr) != CL_SUCCESS) {
+  if (api().GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr) != CL_SUCCESS) {
     return;
   }
   for (cl_device_id id : ids) {
     Facts facts;
-    const std::string lack = Examine(api_, platform, id, facts);
+    const std::string lack = Examine(api(), platform, id, facts);
     Add({platform, id, facts}, facts.name, lack);
   }
 }

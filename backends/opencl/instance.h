@@ -33,20 +33,16 @@ struct PhysicalDevice {
   Facts facts;
 };
 
-class Instance : public gpu::FoundDevices<PhysicalDevice> {
+class Instance : public gpu::FoundDevices<PhysicalDevice, Api> {
  public:
   // Never throws for want of a loader or a driver: then there are no devices and a reason.
   Instance();
   // Uses the functions of the caller; for tests.
   explicit Instance(const Api& api);
 
-  [[nodiscard]] const Api& api() const { return api_; }
-
  private:
   void Enumerate();
   void EnumeratePlatform(cl_platform_id platform);
-
-  Api api_;
 };
 
 }  // namespace rullama::opencl
