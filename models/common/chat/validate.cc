@@ -169,6 +169,12 @@ Status CheckToolResults(const Json& messages) {
 
 }  // namespace
 
+Result<std::string_view> DeclaredName(const Json& function, const std::string& path) {
+  const Json& name = Member(function, "name");
+  if (name.is_string() && !Text(name).empty()) return Text(name);
+  return ErrorAt(path + ".name", "chat.tools", "expected the name of the function as a string");
+}
+
 Result<Json> CallArguments(const Json& function, const std::string& path) {
   const Json& arguments = Member(function, "arguments");
   if (arguments.is_object()) return arguments;

@@ -29,6 +29,9 @@ Status CheckMessages(const nlohmann::json& messages);
 // is not the assistant's, or has calls. The messages have been checked.
 Status CheckContinuesLast(const nlohmann::json& messages);
 
+// The name of a function that a tool declares. Error chat.tools, naming `path`.
+Result<std::string_view> DeclaredName(const nlohmann::json& function, const std::string& path);
+
 // The call's arguments as an object: given as one, as null or absent (then empty), or as a string
 // that holds one or is blank (then empty, too). Error chat.tool_call, chat.json or chat.depth,
 // naming `path`.

@@ -6,7 +6,7 @@
 
 #include "core/base/json_reader.h"
 #include "core/base/utf8.h"
-#include "models/common/chat/json.h"
+#include "models/common/chat/value_reader.h"
 #include "models/gemma3/chat/function_markers.h"
 #include "models/gemma3/chat/template.h"
 
@@ -19,21 +19,16 @@ constexpr auto kMarkers =
     std::to_array<std::string_view>({kCallBegin, kCallEnd, kResponseBegin, kTurnMarkers.end});
 constexpr std::string_view kSpaces = " \t\r\n";
 
-std::string_view WithoutSpaces(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpaces);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
-}
-
-class CallReader {
+class CallReader final : private chat::ValueReader {
  public:
-  explicit CallReader(std::string_view text) : rest_(text) {}
+  explicit CallReader(std::string_view text)
+      : ValueReader(text, ":,{}[]\"'", EqualNames::kFirstStays) {}
 
   std::optional<ParsedCall> Read() {
     if (!Take("call:")) return std::nullopt;
     SkipSpace();
     ParsedCall call;
-    call.name = Name();
+    call.name = FunctionName();
     if (call.name.empty()) return std::nullopt;
     call.arguments = Json::object();
     SkipSpace();
@@ -47,18 +42,7 @@ class CallReader {
   }
 
  private:
-  void SkipSpace() {
-    rest_.remove_prefix(std::min(rest_.find_first_not_of(kSpaces), rest_.size()));
-  }
-  // Takes `expected` after white space.
-  bool Take(std::string_view expected) {
-    SkipSpace();
-    if (!rest_.starts_with(expected)) return false;
-    rest_.remove_prefix(expected.size());
-    return true;
-  }
-
-  std::string Name() {
+  std::string FunctionName() {
     if (rest_.empty() || !IsNameStart(rest_.front())) return {};
     const auto* const end = std::ranges::find_if_not(rest_, IsNamePart);
     std::string name(rest_.begin(), end);
@@ -66,74 +50,18 @@ class CallReader {
     return name;
   }
 
-  std::optional<Json> Value(int depth) {
-    if (depth >= chat::kMaxJsonDepth) return std::nullopt;
-    if (Take("{")) return Object(depth);
-    if (Take("[")) return List(depth);
-    if (rest_.starts_with(kEscape)) {
-      auto text = EscapedText();
-      if (!text) return std::nullopt;
-      return Json(*std::move(text));
-    }
-    return Word();
-  }
+  [[nodiscard]] bool IsQuoted() const override { return rest_.starts_with(kEscape); }
 
-  std::optional<Json> Object(int depth) {
-    Json object = Json::object();
-    if (Take("}")) return object;
-    for (;;) {
-      auto key = Key();
-      if (!key) return std::nullopt;
-      auto value = Value(depth + 1);
-      if (!value) return std::nullopt;
-      object.emplace(*std::move(key), *std::move(value));  // of equal keys the first stays
-      if (Take("}")) return object;
-      if (!Take(",")) return std::nullopt;
-    }
-  }
-
-  std::optional<Json> List(int depth) {
-    Json list = Json::array();
-    if (Take("]")) return list;
-    for (;;) {
-      auto value = Value(depth + 1);
-      if (!value) return std::nullopt;
-      list.push_back(*std::move(value));
-      if (Take("]")) return list;
-      if (!Take(",")) return std::nullopt;
-    }
-  }
-
-  // A key and the colon after it.
-  std::optional<std::string> Key() {
-    SkipSpace();
-    std::optional<std::string> key;
-    if (rest_.starts_with(kEscape)) {
-      key = EscapedText();
-    } else {
-      const size_t end = std::min(rest_.find_first_of(":,{}[]\"'"), rest_.size());
-      key = WithoutSpaces(rest_.substr(0, end));
-      if (key->empty()) return std::nullopt;
-      rest_.remove_prefix(end);
-    }
-    if (!key || !Take(":")) return std::nullopt;
-    return key;
-  }
-
-  std::optional<std::string> EscapedText() {
+  std::optional<std::string> QuotedText() override {
     rest_.remove_prefix(kEscape.size());
-    const size_t end = rest_.find(kEscape);
-    if (end == std::string_view::npos) return std::nullopt;
-    std::string text(rest_.substr(0, end));
-    rest_.remove_prefix(end + kEscape.size());
-    return text;
+    return TakeUntil(kEscape);
   }
 
   // A number, true, false or null as in JSON; any other word is a string whose marks the model has
   // forgotten, unless it begins with quotes.
-  std::optional<Json> Word() {
+  std::optional<Json> Word() override {
     const std::string_view whole = rest_.substr(0, rest_.find_first_of(",}]"));
-    const std::string_view word = WithoutSpaces(whole);
+    const std::string_view word = WithoutSpace(whole);
     if (word.empty() || word.front() == '"' || word.front() == '\'' ||
         word.find(kEscape) != std::string_view::npos) {
       return std::nullopt;
@@ -142,8 +70,6 @@ class CallReader {
     if (auto value = ReadJson(word, {.depth = 0})) return *std::move(value);
     return Json(std::string(word));
   }
-
-  std::string_view rest_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "models/common/chat/json.h"
 #include "models/common/chat/letter_case.h"
+#include "models/common/chat/validate.h"
 #include "models/gemma3/chat/function_markers.h"
 
 namespace rullama::gemma3 {
@@ -54,12 +55,9 @@ class DeclarationWriter {
   explicit DeclarationWriter(PromptWriter& out) : out_(out) {}
 
   Status Function(const Json& function, const std::string& path) {
-    const Json& name = Member(function, "name");
-    if (!name.is_string() || Text(name).empty()) {
-      return ErrorAt(path + ".name", "chat.tools", "expected the name of the function as a string");
-    }
+    RL_ASSIGN_OR_RETURN(const std::string_view name, chat::DeclaredName(function, path));
     out_.Template("declaration:");
-    out_.User(Text(name));
+    out_.User(name);
     out_.Template("{");
     RL_RETURN_IF_ERROR(Description(function, path));
     const Json& parameters = Member(function, "parameters");
