@@ -51,14 +51,14 @@ struct ModelFacts {
   int64_t vocabulary = 0;      // tokens
   int64_t context_length = 0;  // the longest the model was trained for, tokens
   int64_t sliding_window = 0;  // keys that a layer of limited reach sees; 0: there is none
-  CanvasFacts canvas;
-  MediaFacts media;
-  EncoderFacts encoder;
+  CanvasFacts canvas = {};
+  MediaFacts media = {};
+  EncoderFacts encoder = {};
   bool thinks = false;  // it may write thoughts before an answer
   // Names of large tables of which a step reads a few rows, so that they may stay in host memory.
-  std::vector<std::string> host_tables;
+  std::vector<std::string> host_tables = {};
   // Factors of weights, by which the results of their products are multiplied.
-  std::vector<WeightScale> weight_scales;
+  std::vector<WeightScale> weight_scales = {};
 
   // Whether it denoises canvases instead of predicting the next token.
   [[nodiscard]] bool denoises() const { return canvas.length > 0; }

@@ -15,13 +15,9 @@ ModelFacts EncoderFactsOf(const Gemma3Config& config, const ModelWeights& weight
           .vocabulary = config.vocabulary,
           .context_length = config.context_length,
           .sliding_window = config.sliding_window,
-          .canvas = {},
-          .media = {},
           .encoder = {.embedding = config.width,
                       .radius = config.radius(),
                       .has_head = config.dense_width > 0},
-          .thinks = false,
-          .host_tables = {},
           .weight_scales = weights.scales()};
 }
 

@@ -23,11 +23,6 @@ ModelFacts FactsOf(const Gemma3Config& config, const ModelWeights& weights) {
           .vocabulary = config.vocabulary,
           .context_length = config.context_length,
           .sliding_window = config.sliding_window,
-          .canvas = {},
-          .media = {},
-          .encoder = {},
-          .thinks = false,
-          .host_tables = {},
           .weight_scales = weights.scales()};
 }
 

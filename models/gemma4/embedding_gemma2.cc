@@ -20,11 +20,8 @@ ModelFacts EncoderFactsOf(const Gemma4Config& config, const ModelWeights& weight
       .vocabulary = config.vocabulary,
       .context_length = config.context_length,
       .sliding_window = config.sliding_window,
-      .canvas = {},
       .media = {.taken = config.takes_media(), .whole_pictures = false},
       .encoder = {.embedding = config.embedding_width, .radius = config.radius(), .has_head = true},
-      .thinks = false,
-      .host_tables = {},
       .weight_scales = weights.scales()};
 }
 

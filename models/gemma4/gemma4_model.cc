@@ -26,9 +26,7 @@ ModelFacts FactsOf(const Gemma4Config& config, const ModelWeights& weights) {
       .sliding_window = config.sliding_window,
       .canvas = config.canvas,
       .media = {.taken = config.takes_media(), .whole_pictures = config.sees_whole_pictures()},
-      .encoder = {},
       .thinks = true,
-      .host_tables = {},
       .weight_scales = weights.scales()};
   if (config.ple_dim > 0) facts.host_tables.emplace_back(kPerLayerTable);
   return facts;
