@@ -81,6 +81,24 @@ std::string Printable(std::string_view text, size_t limit) {
   return out;
 }
 
+std::string QuotedText(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (c == '\n') {
+      quoted += "\\n";
+    } else if (byte < ' ' || byte == kDelete) {
+      fmt::format_to(std::back_inserter(quoted), "\\x{:02x}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
 std::string ShownName(std::string_view text) {
   constexpr size_t kMaxShown = 200;
   return Printable(text, kMaxShown);

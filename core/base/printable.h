@@ -14,6 +14,10 @@ namespace rullama {
 // out; escapes and the note come on top of `limit`.
 std::string Printable(std::string_view text, size_t limit);
 
+// The whole of `text` in double quotes, with \n for line breaks, a backslash before quotes and
+// backslashes, and \xHH for other control bytes: what YAML and the text form of graphs read.
+std::string QuotedText(std::string_view text);
+
 // A name from a foreign file, fit for a message: Printable() with a limit of 200 bytes.
 std::string ShownName(std::string_view text);
 

@@ -36,6 +36,10 @@ TEST(PrintableTest, NoByteComesThroughThatMayAct) {
   }
 }
 
+TEST(PrintableTest, QuotedTextIsOnOneLine) {
+  EXPECT_EQ(QuotedText("a\"\\\n\tb \xc3\xa9"), "\"a\\\"\\\\\\n\\x09b \xc3\xa9\"");
+}
+
 TEST(PrintableTest, LongTextLosesItsMiddle) {
   const std::string text = "begin" + std::string(60'000, 'x') + "end";
   const std::string shown = Printable(text, 90);

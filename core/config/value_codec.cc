@@ -5,6 +5,8 @@
 #include <cmath>
 #include <system_error>
 
+#include "core/base/printable.h"
+
 namespace rullama {
 namespace {
 
@@ -59,25 +61,6 @@ bool HasControlCharacter(std::string_view text) {
 
 // Factors beyond this are slips of the keyboard.
 constexpr double kMaxAdapterScale = 1000;
-
-// A double-quoted YAML text.
-std::string PrintQuoted(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (c == '\n') {
-      quoted += "\\n";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      quoted += fmt::format("\\x{:02x}", byte);
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + '"';
-}
 
 }  // namespace
 
@@ -134,7 +117,7 @@ Parsed<std::string> TextCodec::Parse(const YamlNode& node, const ValueContext& /
 
 std::string TextCodec::Describe() const { return allow_empty ? "text" : "text, not empty"; }
 
-std::string TextCodec::Print(const std::string& value) const { return PrintQuoted(value); }
+std::string TextCodec::Print(const std::string& value) const { return QuotedText(value); }
 
 Parsed<std::string> NameCodec::Parse(const YamlNode& node, const ValueContext& /*context*/) const {
   if (node.kind == YamlNode::Kind::kScalar && !node.text.empty() &&
@@ -146,7 +129,7 @@ Parsed<std::string> NameCodec::Parse(const YamlNode& node, const ValueContext& /
 
 std::string NameCodec::Describe() const { return "a name of one line, not empty"; }
 
-std::string NameCodec::Print(const std::string& value) const { return PrintQuoted(value); }
+std::string NameCodec::Print(const std::string& value) const { return QuotedText(value); }
 
 Parsed<std::string> OptionNameCodec::Parse(const YamlNode& node,
                                            const ValueContext& /*context*/) const {
@@ -175,7 +158,7 @@ Parsed<std::string> FileCodec::Parse(const YamlNode& node, const ValueContext& c
 
 std::string FileCodec::Describe() const { return "a file or directory"; }
 
-std::string FileCodec::Print(const std::string& value) const { return PrintQuoted(value); }
+std::string FileCodec::Print(const std::string& value) const { return QuotedText(value); }
 
 Parsed<AdapterSetting> AdapterCodec::Parse(const YamlNode& node,
                                            const ValueContext& context) const {
@@ -217,7 +200,7 @@ std::string AdapterCodec::Describe() const {
 }
 
 std::string AdapterCodec::Print(const AdapterSetting& value) const {
-  return fmt::format("{{path: {}, scale: {}}}", PrintQuoted(value.path), value.scale);
+  return fmt::format("{{path: {}, scale: {}}}", QuotedText(value.path), value.scale);
 }
 
 bool LooksLikeModelFile(std::string_view path) {
@@ -238,6 +221,6 @@ std::string ModelCodec::Describe() const {
   return "a file (beginning with / or ., or ending in .gguf) or an Ollama name such as gemma4:e2b";
 }
 
-std::string ModelCodec::Print(const std::string& value) const { return PrintQuoted(value); }
+std::string ModelCodec::Print(const std::string& value) const { return QuotedText(value); }
 
 }  // namespace rullama

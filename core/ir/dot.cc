@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/text_names.h"
+#include "core/base/printable.h"
 
 namespace rullama {
 namespace {
@@ -47,7 +47,7 @@ class DotPrinter {
     }
     DrawOutputs();
     std::string text =
-        fmt::format("digraph {} {{\n  node [fontname=\"monospace\"];\n", QuoteText(graph_.name));
+        fmt::format("digraph {} {{\n  node [fontname=\"monospace\"];\n", QuotedText(graph_.name));
     for (const auto& [block, nodes] : nodes_) {
       if (block == kNoBlock) {
         text += nodes;
@@ -75,8 +75,8 @@ class DotPrinter {
     const Value& result = graph_.value(op.results[0]);
     const int64_t block = BlockOfOp(i);
     nodes_[block] += fmt::format("  op{} [shape=box, label={}];\n", i,
-                                 QuoteText(fmt::format("{} -> {} : {}", NameOf(op.kind),
-                                                       result.name, ToString(result.type))));
+                                 QuotedText(fmt::format("{} -> {} : {}", NameOf(op.kind),
+                                                        result.name, ToString(result.type))));
     std::map<std::string, int> reads;
     std::vector<std::string> sources;
     for (const ValueId input : op.inputs) {
@@ -89,7 +89,7 @@ class DotPrinter {
       const bool parallel = reads[sources[k]] > 1 && k < operands.size();
       edges_ +=
           fmt::format("  {} -> op{}{};\n", sources[k], i,
-                      parallel ? fmt::format(" [label={}]", QuoteText(operands[k].name)) : "");
+                      parallel ? fmt::format(" [label={}]", QuotedText(operands[k].name)) : "");
     }
   }
 
@@ -109,7 +109,7 @@ class DotPrinter {
     if (drawn_.insert(node).second) {
       nodes_[copied ? reader : BlockOfName(value.name)] +=
           fmt::format("  {} [label={}, style=filled, fillcolor={}];\n", node,
-                      QuoteText(fmt::format("{} : {}", value.name, ToString(value.type))),
+                      QuotedText(fmt::format("{} : {}", value.name, ToString(value.type))),
                       ColourOf(value.lifetime));
     }
     read_.insert(id);
@@ -123,7 +123,7 @@ class DotPrinter {
     if (drawn_.insert(node).second) {
       nodes_[kNoBlock] +=
           fmt::format("  {} [label={}, style=dashed];\n", node,
-                      QuoteText(fmt::format("{} : {}", value.name, ToString(value.type))));
+                      QuotedText(fmt::format("{} : {}", value.name, ToString(value.type))));
     }
     return node;
   }
@@ -138,7 +138,7 @@ class DotPrinter {
       const OpIndex producer = graph_.value(id).producer;
       if (blocks_ && (producer == kNoOp || !IsDrawn(producer))) continue;
       nodes_[kNoBlock] += fmt::format("  out{} [label={}, shape=doubleoctagon];\n", i,
-                                      QuoteText(graph_.outputs[i].name));
+                                      QuotedText(graph_.outputs[i].name));
       edges_ += fmt::format("  {} -> out{};\n", SourceOf(id, kNoBlock), i);
     }
   }

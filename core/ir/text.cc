@@ -7,6 +7,7 @@
 #include <iterator>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "core/ir/text_names.h"
 
 namespace rullama {
@@ -47,16 +48,16 @@ void PrintLeaf(Buffer& out, ValueId id, const Value& value) {
   Append(out, "%{}", id);
   switch (value.lifetime) {
     case Lifetime::kInput:
-      Append(out, " = input {}", QuoteText(value.name));
+      Append(out, " = input {}", QuotedText(value.name));
       break;
     case Lifetime::kState:
-      Append(out, " = state {}", QuoteText(value.name));
+      Append(out, " = state {}", QuotedText(value.name));
       break;
     default:
       if (value.name != DefaultConstantName(value.source, value.first_row)) {
-        Append(out, " {}", QuoteText(value.name));
+        Append(out, " {}", QuotedText(value.name));
       }
-      Append(out, " = constant {}", QuoteText(value.source));
+      Append(out, " = constant {}", QuotedText(value.source));
       if (value.first_row != 0) Append(out, " rows {}", value.first_row);
   }
   Append(out, " : {}\n", ToString(value.type));
@@ -66,7 +67,7 @@ void PrintOp(Buffer& out, const Graph& graph, const Op& op) {
   const OpInfo& info = InfoOf(op.kind);
   std::string_view separator;
   for (const ValueId result : op.results) {
-    Append(out, "{}%{} {}", separator, result, QuoteText(graph.value(result).name));
+    Append(out, "{}%{} {}", separator, result, QuotedText(graph.value(result).name));
     separator = ", ";
   }
   Append(out, " = {}(", info.name);
@@ -105,32 +106,16 @@ std::string DefaultConstantName(std::string_view source, int64_t first_row) {
   return first_row == 0 ? std::string(source) : fmt::format("{}@{}", source, first_row);
 }
 
-std::string QuoteText(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (byte < 0x20 || byte == 0x7F) {
-      quoted += fmt::format("\\x{:02x}", byte);
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + '"';
-}
-
 std::string PrintText(const Graph& graph) {
   Buffer out;
-  Append(out, "graph {} T<={} R<={}\n", QuoteText(graph.name), graph.max_t, graph.max_r);
+  Append(out, "graph {} T<={} R<={}\n", QuotedText(graph.name), graph.max_t, graph.max_r);
   for (ValueId id = 0; id < graph.values.size(); ++id) {
     if (graph.values[id].producer == kNoOp) PrintLeaf(out, id, graph.values[id]);
   }
   for (const Op& op : graph.ops) PrintOp(out, graph, op);
   if (graph.rows_input != kNoValue) Append(out, "rows %{}\n", graph.rows_input);
   for (const Output& output : graph.outputs) {
-    Append(out, "output {} = %{} {}\n", QuoteText(output.name), output.value,
+    Append(out, "output {} = %{} {}\n", QuotedText(output.name), output.value,
            output.demand == RowDemand::kAll ? "all" : "wanted");
   }
   return fmt::to_string(out);

@@ -10,8 +10,4 @@ namespace rullama {
 // The name a constant has unless another is given: its source, with "@row" if it begins later.
 std::string DefaultConstantName(std::string_view source, int64_t first_row);
 
-// Quotes a text: double quotes around it, a backslash before quotes and backslashes, control bytes
-// as \xHH.
-std::string QuoteText(std::string_view text);
-
 }  // namespace rullama

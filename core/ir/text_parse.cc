@@ -107,12 +107,16 @@ class Cursor {
         value += escape;
         continue;
       }
+      if (escape == 'n') {
+        value += '\n';
+        continue;
+      }
       uint8_t byte = 0;
       const std::string_view digits = text_.substr(at_, 2);
       const auto [end, error] =
           std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
       if (escape != 'x' || error != std::errc() || end != digits.data() + 2) {
-        return Fail("expected \\\", \\\\ or \\x and two hexadecimal digits");
+        return Fail("expected \\\", \\\\, \\n or \\x and two hexadecimal digits");
       }
       at_ += 2;
       value += static_cast<char>(byte);

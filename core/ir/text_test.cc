@@ -151,7 +151,7 @@ TEST(TextTest, ErrorsSayWhereAndWhat) {
       {"graph \"g\" T<=4 R<=", "expected the largest R"},
       {"graph \"g\" T<=0 R<=0", "max T = 0"},
       {"graph \"g", "the string has no closing quote"},
-      {"graph \"a\\q\"", "expected \\\", \\\\ or \\x"},
+      {"graph \"a\\q\"", "expected \\\", \\\\, \\n or \\x"},
       {"graph \"a\\x4\"", "two hexadecimal digits"},
       {head + "bogus", "line 3, column 6: expected %<id>, 'rows' or 'output'"},
       {head + "%0 = input \"y\" : f32[T]", "%0 is defined twice"},
