@@ -11,6 +11,7 @@
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
+#include <rullama/sdk/answers.h>
 
 #include <chrono>
 #include <cstddef>
@@ -44,15 +45,8 @@ struct DeviceDescription {
   bool deterministic = false;
 };
 
-struct OpSupport {
-  bool supported = false;
-  std::string reason;
-};
-
-struct WeightLayout {
-  bool in_place = false;
-  uint64_t bytes = 0;
-};
+using sdk::OpSupport;
+using sdk::WeightLayout;
 
 // A constant on its way to a device. `data` stays valid until the DeviceWeight is gone.
 struct WeightDesc {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
+#include <rullama/sdk/answers.h>
 #include <rullama/sdk/attributes.h>
 #include <rullama/sdk/dtype.h>
 #include <rullama/sdk/half.h>
@@ -193,21 +194,6 @@ class Plan {
   // had record_times(). Called after Device::Wait(). The records are valid until the next call on
   // the plan, and their memory was obtained in Compile.
   [[nodiscard]] virtual std::span<const rl_op_time> Times() { return {}; }
-};
-
-struct OpSupport {
-  bool supported = false;
-  std::string reason;  // why not; a text of more than 123 bytes ends in "..."
-};
-
-// The memory a weight will take, asked for before anything is loaded; the host's estimates and
-// limits rely on it. Either in_place = true and bytes = 0: CreateWeight keeps desc.data and
-// allocates nothing. Or in_place = false, and bytes is the memory that CreateWeight will allocate.
-// In both cases the plugin may read desc.data later, for example to gather rows in place from a
-// table of which it multiplies a copy: the bytes of the file stay mapped until the weight is freed.
-struct WeightLayout {
-  bool in_place = false;
-  uint64_t bytes = 0;
 };
 
 class Device {
