@@ -1,6 +1,9 @@
 #include "backends/cuda/commands.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "backends/gpu/kernel_cache.h"
 #include "backends/gpu/kernel_source.h"
@@ -12,20 +15,45 @@ namespace {
 constexpr uint64_t kExecutionsBeforeGraph = 1;
 // The compute capability from which on kernels can be launched early.
 constexpr uint32_t kLaunchesEarly = 90;
+// Of a launch: the one before, and the one after it, are on the same level (dialect.cuh).
+constexpr uint32_t kOverlapsLast = 1, kNextOverlaps = 2;
+
+uint64_t ThreadsOf(const gpu::Dispatch& dispatch) {
+  const auto& groups = dispatch.groups;
+  return uint64_t{groups[0]} * groups[1] * groups[2] * dispatch.pipeline.constants.front();
+}
+
+// The largest kernel of a level is first: the others run next to it, and it waits for none of them.
+std::vector<size_t> OrderOf(const gpu::Recording& recording) {
+  std::vector<size_t> order(recording.dispatches.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (recording.timed || recording.levels.empty()) return order;
+  std::ranges::stable_sort(order, {}, [&](size_t i) {
+    return std::pair(recording.levels[i], ~ThreadsOf(recording.dispatches[i]));
+  });
+  return order;
+}
 
 }  // namespace
 
 CudaCommands::CudaCommands(const gpu::Recording& recording) : timed_(recording.timed) {
   launches_.reserve(recording.dispatches.size());
-  for (const gpu::Dispatch& dispatch : recording.dispatches) {
+  for (const size_t i : OrderOf(recording)) {
+    const gpu::Dispatch& dispatch = recording.dispatches[i];
     const gpu::PipelineKey& key = dispatch.pipeline;
     const auto& kernel = static_cast<const CudaKernel&>(recording.kernels.Get(key));
-    launches_.push_back({kernel.function(), dispatch.groups, key.constants.front(), dispatch.push});
+    launches_.push_back({kernel.function(), dispatch.groups, key.constants.front(),
+                         kernel.shared_bytes(), 0, dispatch.push});
+  }
+  for (size_t i = 1; i < recording.levels.size(); ++i) {
+    if (recording.levels[i] != recording.levels[i - 1]) continue;
+    launches_[i].overlap |= kOverlapsLast;
+    launches_[i - 1].overlap |= kNextOverlaps;
   }
 }
 
 void CudaCommands::Start(CudaDriver& driver, Launch& launch, bool early) {
-  void* arguments[] = {launch.arguments.data()};
+  void* arguments[] = {launch.arguments.data(), &launch.overlap};
   // Then it is launched while the kernel before it runs, for which it waits itself (dialect.cuh).
   CUlaunchAttribute attribute{};
   attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -36,6 +64,7 @@ void CudaCommands::Start(CudaDriver& driver, Launch& launch, bool early) {
   config.gridDimZ = launch.groups[2];
   config.blockDimX = launch.threads;
   config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = launch.shared_bytes;
   config.hStream = driver.stream();
   config.attrs = &attribute;
   config.numAttrs = early ? 1 : 0;

@@ -27,6 +27,8 @@ class CudaCommands final : public gpu::Commands {
     CUfunction kernel;
     std::array<uint32_t, 3> groups;
     uint32_t threads;
+    uint32_t shared_bytes;
+    uint32_t overlap;  // with the kernels before and after it (commands.cc)
     std::array<std::byte, gpu::Dispatch::kMaxBytes> arguments;
   };
 

@@ -146,6 +146,7 @@ std::vector<std::string> OptionsOf(const Variant& variant, const Wanted& wanted)
   const auto define = [&](const std::string& name, uint32_t value) {
     options.push_back("-D" + name + "=" + std::to_string(value) + "u");
   };
+  define("CONSTANT_WORDS", kConstantWords);
   if (variant.most_threads > 0) define("MOST_THREADS", variant.most_threads);
   if (variant.open) options.emplace_back("-DOPEN");
   const auto define_all = [&](const std::vector<Constant>& constants, const std::string& prefix) {

@@ -259,7 +259,7 @@ class CudaStepTest : public CudaDeviceTest {
     memory_.emplace(blocks_->Allocate(16));
     kernels_.emplace(*driver_);
     kernels_->Prepare(std::span(&kArgMax, 1));
-    commands_ = driver_->Record({dispatches_, {}, *kernels_, timed, true});
+    commands_ = driver_->Record({dispatches_, levels_, *kernels_, timed, true});
     driver_->Write(*memory_, 0, std::as_bytes(std::span(&kWord, 1)));
   }
   void Execute() {
@@ -277,6 +277,7 @@ class CudaStepTest : public CudaDeviceTest {
 
   static constexpr uint32_t kWord = 42;
   std::vector<gpu::Dispatch> dispatches_;
+  std::vector<uint32_t> levels_;
   std::optional<CudaDriver> driver_;
   std::optional<gpu::BlockMemory> blocks_;
   std::optional<gpu::Allocation> memory_;
@@ -298,6 +299,30 @@ TEST_F(CudaStepTest, WithoutGraphsKernelsAreLaunched) {
   Run({.graphs = false}, false, 4);
   EXPECT_THAT(cuda_.launched, SizeIs(8));
   EXPECT_EQ(cuda_.replays, 0);
+}
+
+// The first kernel of a level waits for the level before; the last one ends when all of it has.
+TEST_F(CudaStepTest, KernelsOfALevelOverlap) {
+  constexpr uint32_t kOverlapsLast = 1, kNextOverlaps = 2;  // dialect.cuh
+  dispatches_.resize(4, dispatches_.front());
+  dispatches_[2].groups = {7, 1, 1};
+  levels_ = {0, 1, 1, 1};
+  Run({.graphs = false}, false, 1);
+  ASSERT_THAT(cuda_.launched, SizeIs(4));
+  EXPECT_EQ(cuda_.launched[0].overlap, 0U);
+  EXPECT_EQ(cuda_.launched[1].groups[0], 7U) << "the largest one waits for another";
+  EXPECT_EQ(cuda_.launched[1].overlap, kNextOverlaps);
+  EXPECT_EQ(cuda_.launched[2].overlap, kOverlapsLast | kNextOverlaps);
+  EXPECT_EQ(cuda_.launched[3].overlap, kOverlapsLast);
+}
+
+// Times are those of dispatches in their order.
+TEST_F(CudaStepTest, TimedKernelsKeepTheirOrder) {
+  dispatches_[1].groups = {7, 1, 1};
+  levels_ = {0, 0};
+  Run({}, true, 1);
+  ASSERT_THAT(cuda_.launched, SizeIs(2));
+  EXPECT_EQ(cuda_.launched[0].groups[0], 3U);
 }
 
 TEST_F(CudaStepTest, FailedCaptureIsEnded) {

@@ -219,12 +219,19 @@ std::unique_ptr<gpu::Kernel> CudaDriver::Compile(const gpu::PipelineKey& key) {
   CUfunction function = nullptr;
   Check(api_, api_.ModuleGetFunction(&function, handle, name.c_str()),
         "cuModuleGetFunction of " + name);
+  const uint32_t shared_bytes = AllVariants()[variant].shared_bytes;
+  if (shared_bytes > 0) {
+    Check(api_,
+          api_.FuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                static_cast<int>(shared_bytes)),
+          "cuFuncSetAttribute of " + name);
+  }
   // A form that reads none of its constants has no place for them.
   CUdeviceptr place = 0;
   size_t bytes = 0;
   const CUresult found = api_.ModuleGetGlobal(&place, &bytes, handle, "constants");
   if (found == CUDA_ERROR_NOT_FOUND)
-    return std::make_unique<CudaKernel>(std::move(module), function);
+    return std::make_unique<CudaKernel>(std::move(module), function, shared_bytes);
   Check(api_, found, "cuModuleGetGlobal of " + name);
   std::array<uint32_t, kConstantWords> words{};
   if (bytes != sizeof(words)) {
@@ -237,7 +244,7 @@ std::unique_ptr<gpu::Kernel> CudaDriver::Compile(const gpu::PipelineKey& key) {
   // The copy of pageable memory may return before it has ended, and the stream of the kernels does
   // not wait for it.
   Check(api_, api_.StreamSynchronize(nullptr), "cuStreamSynchronize");
-  return std::make_unique<CudaKernel>(std::move(module), function);
+  return std::make_unique<CudaKernel>(std::move(module), function, shared_bytes);
 }
 
 // ---- work ---------------------------------------------------------------------------------------

@@ -69,13 +69,16 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle>>;
 // A kernel with its constants in place.
 class CudaKernel final : public gpu::Kernel {
  public:
-  CudaKernel(Owned<CUmodule> module, CUfunction function)
-      : module_(std::move(module)), function_(function) {}
+  CudaKernel(Owned<CUmodule> module, CUfunction function, uint32_t shared_bytes)
+      : module_(std::move(module)), function_(function), shared_bytes_(shared_bytes) {}
   [[nodiscard]] CUfunction function() const { return function_; }
+  // Of shared memory that a launch gives.
+  [[nodiscard]] uint32_t shared_bytes() const { return shared_bytes_; }
 
  private:
   Owned<CUmodule> module_;
   CUfunction function_;
+  uint32_t shared_bytes_;
 };
 
 class CudaDriver final : public gpu::Driver {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/cuda/api.h"
+#include "backends/cuda/variants.h"
 
 namespace rullama::cuda {
 
@@ -18,6 +19,7 @@ struct FakeCuda {
   struct Launched {
     uint32_t groups[3];
     uint32_t threads;
+    uint32_t overlap;  // with the kernels before and after it
   };
   // The answers of the functions, and the calls that they noted. Functions of CUDA have no context
   // of the caller.
@@ -26,16 +28,16 @@ struct FakeCuda {
   CUresult init = CUDA_SUCCESS, allocates = CUDA_SUCCESS, finishes = CUDA_SUCCESS,
            pushes = CUDA_SUCCESS, launches = CUDA_SUCCESS, instantiates = CUDA_SUCCESS;
   int devices = 1, capability = 90, version = CUDA_VERSION;
-  std::vector<Launched> launched;                               // one by one
-  size_t captured = 0;                                          // kernels of the graph
-  int replays = 0;                                              // of it
-  int events = 0;                                               // that are not destroyed
-  int graphs = 0;                                               // that are not destroyed
-  int contexts = 0;                                             // that are current
-  int modules = 0;                                              // that are loaded
-  std::vector<uint32_t> constants = std::vector<uint32_t>(16);  // of the last one
-  size_t constant_bytes = 64;                                   // that a module has for them
-  bool copying = false;                                         // constants, until it is waited for
+  std::vector<Launched> launched;  // one by one
+  size_t captured = 0;             // kernels of the graph
+  int replays = 0;                 // of it
+  int events = 0;                  // that are not destroyed
+  int graphs = 0;                  // that are not destroyed
+  int contexts = 0;                // that are current
+  int modules = 0;                 // that are loaded
+  std::vector<uint32_t> constants = std::vector<uint32_t>(kConstantWords);  // of the last one
+  size_t constant_bytes = kConstantWords * sizeof(uint32_t);  // that a module has for them
+  bool copying = false;                                       // constants, until it is waited for
   bool capturing = false;
   Api api;
 
@@ -153,17 +155,19 @@ struct FakeCuda {
     api.ModuleGetFunction = [](CUfunction* function, CUmodule, const char*) {
       return GiveHandle(function);
     };
+    api.FuncSetAttribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
     api.ModuleGetGlobal = [](CUdeviceptr* place, size_t* bytes, CUmodule, const char*) {
       *bytes = now->constant_bytes;
       return Give(place, reinterpret_cast<CUdeviceptr>(now->constants.data()));
     };
-    api.LaunchKernelEx = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
+    api.LaunchKernelEx = [](const CUlaunchConfig* config, CUfunction, void** arguments, void**) {
       if (now->launches != CUDA_SUCCESS) return now->launches;
       if (now->capturing) {
         ++now->captured;
       } else {
-        now->launched.push_back(
-            {{config->gridDimX, config->gridDimY, config->gridDimZ}, config->blockDimX});
+        now->launched.push_back({{config->gridDimX, config->gridDimY, config->gridDimZ},
+                                 config->blockDimX,
+                                 *static_cast<const uint32_t*>(arguments[1])});
       }
       return CUDA_SUCCESS;
     };

@@ -1,5 +1,7 @@
 #include "backends/cuda/target.h"
 
+#include "backends/cuda/variants.h"
+
 namespace rullama::cuda {
 namespace {
 
@@ -10,11 +12,8 @@ constexpr uint32_t kWarp = 32;
 constexpr uint32_t kWideThreads = 1024;
 // Blocks of 256 threads that a multiprocessor takes at a time.
 constexpr uint32_t kGroupsOfMultiprocessor = 4;
-// The times of two tiles that were measured (preferences.h).
-constexpr std::array kTileTimes = {
-    gpu::TileTimes{gpu::kLargeCoopTile, 2, 1480, 2180, 7900},
-    gpu::TileTimes{gpu::kSmallCoopTile, 3, 710, 1080, 3000},
-};
+// Blocks of products of one row: one, so that the next kernel finds room and asks for its weights.
+constexpr uint32_t kRowGroupsOfMultiprocessor = 1;
 
 }  // namespace
 
@@ -23,8 +22,8 @@ gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
   target.can = {.is_cpu = false,
                 .float64 = true,
                 .follows_pointers = true,
-                // The stream runs kernels in order.
-                .overlaps_dispatches = false,
+                // Those of a level (commands.h).
+                .overlaps_dispatches = true,
                 .tells_times = true,
                 .max_groups = kMaxGroups,
                 .shared_bytes = facts.shared_memory,
@@ -33,13 +32,15 @@ gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
                 .subgroup_size = kWarp,
                 .matrix_units = options.tensor_cores,
                 .integer_dot = options.integer_dot,
-                .special_kernels = false};
+                .half_norms = options.tensor_cores,
+                .special_kernels = false,
+                .norms_by_bytes = true,
+                .has_kernels_for = HasFormsFor};
   target.prefers.wide = kWideThreads;
   target.prefers.few_groups = kGroupsOfMultiprocessor * facts.multiprocessors;
-  // Norms are dispatches of their own: a product that applies them has an array whose length is
-  // that of a row.
-  target.prefers.max_prologue = 0;
-  target.prefers.tile_times = kTileTimes;
+  target.prefers.row_threads = kRowThreads;
+  target.prefers.row_groups = kRowGroupsOfMultiprocessor * facts.multiprocessors;
+  if (options.integer_dot) target.prefers.max_prologue = 4 * kRowThreads * kMostTurns;
   return target;
 }
 

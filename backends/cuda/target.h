@@ -16,8 +16,15 @@ struct DriverOptions {
 };
 
 // Tiles of products on tensor cores that lowering may ask for.
-inline constexpr std::array<gpu::CoopTile, 4> kCoopTiles = {
-    gpu::kLargeCoopTile, gpu::kSmallCoopTile, {32, 64, 16, 32}, {32, 64, 32, 32}};
+inline constexpr std::array<gpu::CoopTile, 5> kCoopTiles = {gpu::kLargeCoopTile,
+                                                            {128, 128, 64, 32},
+                                                            gpu::kSmallCoopTile,
+                                                            {32, 64, 16, 32},
+                                                            {32, 64, 32, 32}};
+
+// Products of one row: threads of a block, and vectors of a row of x that each of them keeps while
+// the row is normed. Longer rows have norms of their own.
+inline constexpr uint32_t kRowThreads = 512, kMostTurns = 3;
 
 gpu::Target TargetFor(const Facts& facts, const DriverOptions& options);
 

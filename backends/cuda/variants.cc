@@ -11,6 +11,7 @@
 
 #include "backends/cuda/target.h"
 #include "backends/gpu/kernel_source.h"
+#include "backends/gpu/product_plan.h"
 #include "backends/gpu/weights.h"
 
 namespace rullama::cuda {
@@ -197,29 +198,39 @@ class List {
   // Rows of x that fit shared memory, of as many columns together. Several rows of a workgroup, as
   // of sequences that are decoded side by side, share the forms for any type.
   void AddMatVecDot(const WeightType& type) {
-    constexpr uint32_t kMostColumns = 18432;
     constexpr auto kDense = static_cast<uint32_t>(gpu::ExpertLayout::kNoExperts);
     constexpr auto kStacked = static_cast<uint32_t>(gpu::ExpertLayout::kStacked);
     constexpr auto kSideBySide = static_cast<uint32_t>(gpu::ExpertLayout::kSideBySide);
-    const bool is_any = type.values.empty();
+    const bool has_several = type.values.empty() || kFewForms;
     for (const uint32_t halves : {1U, 2U}) {
       for (const uint32_t experts : {kDense, kStacked, kSideBySide}) {
         // Sums over experts are not gated.
         if (experts == kSideBySide && halves == 2) continue;
-        for (uint32_t own = 1; own <= (is_any && experts == kDense ? 4 : 1); ++own) {
-          Variant& variant = Add(Shader::kMatVecDot, Joined({{"THREADS", 256},
-                                                             {"kHalves", halves},
-                                                             {"kUnroll", 2},
-                                                             {"kTurns", 2},
-                                                             {"kExperts", experts},
-                                                             {"kOwnRows", own}},
-                                                            type.values));
-          variant.file = "matvec_dot.cuh";
-          variant.chosen = ConstantsOf(Shader::kMatVecDot, {{"kMaxColumns", kMostColumns / own}});
-          Limit(variant, {"kMaxColumns"}, kMostColumns / own);
-        }
+        const Values values = Joined({{"kHalves", halves}, {"kExperts", experts}}, type.values);
+        // A norm of a short row takes fewer registers.
+        if (experts != kSideBySide) AddMatVecDot(values, 1, 1);
+        const uint32_t most = has_several && experts == kDense ? 4 : 1;
+        for (uint32_t own = 1; own <= most; ++own) AddMatVecDot(values, kMostTurns, own);
       }
     }
+  }
+
+  void AddMatVecDot(const Values& values, uint32_t turns, uint32_t own) {
+    constexpr uint32_t kMostColumns = 18432;
+    Variant& variant =
+        Add(Shader::kMatVecDot, Joined({{"THREADS", kRowThreads}, {"kOwnRows", own}}, values));
+    variant.file = "matvec_dot.cuh";
+    variant.chosen =
+        ConstantsOf(Shader::kMatVecDot, {{"kMaxColumns", kMostColumns / own}, {"kTurns", turns}});
+    Limit(variant, {"kMaxColumns"}, kMostColumns / own);
+    Limit(variant, {"kTurns"}, turns);
+  }
+
+  // Two steps of 64 terms of all parts together, with a vector of 8 numbers between rows.
+  static uint32_t CoopBytes(const gpu::CoopTile& tile, uint32_t parts) {
+    constexpr uint32_t kSteps = 2, kVectorBytes = 16;
+    const auto vectors = static_cast<uint32_t>(gpu::kCoopTerms) / parts / 8 + 1;
+    return kSteps * (tile.rows * parts + tile.columns) * vectors * kVectorBytes;
   }
 
   // Products that take an activation as two numbers share the forms for any type of blocks.
@@ -239,6 +250,7 @@ class List {
                                                {"kParts", parts}},
                                               type.values));
           variant.file = "matmul_coop.cuh";
+          variant.shared_bytes = CoopBytes(tile, parts);
           variant.open = is_any;
         }
       }
@@ -272,6 +284,32 @@ class List {
     }
   }
 
+  // Attention of one row (ops_attention_row.cc): heads of usual lengths, then any.
+  void AddRowAttention() {
+    constexpr uint32_t kThreads = 256, kSplit = 16, kMostDim = 4 * kThreads;
+    const Values values{{"THREADS", kThreads}, {"kSplit", kSplit}};
+    const auto f16 = static_cast<uint32_t>(DType::kF16), f32 = static_cast<uint32_t>(DType::kF32);
+    for (const uint32_t group : {1U, 2U}) {
+      for (const uint32_t dim : {128U, 256U, 512U}) {
+        if (kFewForms && dim == 128) continue;
+        const uint32_t teams = std::min(4 * kThreads / dim, kThreads / kSplit);
+        const Values shape =
+            Joined({{"kGroup", group}, {"kDim", dim}, {"kTeams", teams}, {"kType", f16}}, values);
+        for (const bool one_row : {true, false}) {
+          Add(Shader::kAttentionRow, one_row ? Joined({{"kOneRow", 1}}, shape) : shape).file =
+              kRowAttention;
+        }
+      }
+      for (const uint32_t type : {f16, f32}) {
+        Variant& any =
+            Add(Shader::kAttentionRow, Joined({{"kGroup", group}, {"kType", type}}, values));
+        any.file = kRowAttention;
+        any.open = true;
+        Limit(any, {"kDim"}, kMostDim);
+      }
+    }
+  }
+
   void AddAttention() {
     for (const uint32_t dim : {128U, 256U, 512U}) {
       if (!kFewForms || dim == 256) AddAttention(dim);
@@ -283,6 +321,14 @@ class List {
     Limit(tiles, {"kGroup", "kRows"}, 16);
     Limit(tiles, {"kGroup", "kRows", "kDim"}, 4096);
 
+    AddRowAttention();
+    // Queries of a block, of heads of 256 and 512 dims.
+    for (const auto& [queries, dim] : {std::pair{64U, 256U}, {32U, 256U}, {32U, 512U}}) {
+      Add(Shader::kAttentionHalfCoop, {{"THREADS", gpu::kernels::AttentionHalfCoop::kThreads},
+                                       {"kQueries", queries},
+                                       {"kDim", dim}})
+          .file = "attention_half_coop.cuh";
+    }
     Variant& stats = Add(Shader::kAttentionStats, {{"THREADS", 64}});
     stats.open = true;
     stats.sizes = ConstantsOf(Shader::kAttentionStats, {{"kGroup", 8}, {"kDim", 512}});
@@ -333,15 +379,14 @@ class List {
     switch (shader) {
       case Shader::kMatMulStoredCoop:
       case Shader::kAttentionCoop:
-      case Shader::kAttentionHalfCoop:
       case Shader::kAttentionFreshCoop:
-      case Shader::kAttentionRow:
         return false;
       default:
         return true;
     }
   }
 
+  static constexpr const char* kRowAttention = "attention_row.cuh";
   std::map<Shader, bool> has_;
 };
 

@@ -35,6 +35,7 @@ struct Variant {
   std::vector<Constant> sizes;   // for which values of others there is shared memory
   std::vector<Bound> bounds;     // on the constants of a key, which follow from that
   uint32_t most_threads = 0;     // unless the size of a workgroup is fixed
+  uint32_t shared_bytes = 0;     // of shared memory that a launch gives, beyond the kernel's own
   bool open = false;             // lengths of arrays depend on constants that are not fixed
   std::string file;              // that has the kernel
 };

@@ -151,17 +151,17 @@ TEST(CudaVariants, KernelsOfOtherOps) {
     const bool product = shader == Shader::kMatVecDot || shader == Shader::kMatMulCoop ||
                          shader == Shader::kMatVec || shader == Shader::kMatMul ||
                          shader == Shader::kMatMulStored || shader == Shader::kMatMulPlain;
-    const bool special =
-        (TraitsOf(shader).on_matrix_units && !product) || shader == Shader::kAttentionRow;
+    const bool half = shader == Shader::kAttentionHalfCoop;
+    const bool special = TraitsOf(shader).on_matrix_units && !product && !half;
     const auto is_one = [&](const Variant& variant) { return variant.shader == shader; };
     const bool has = std::ranges::any_of(AllVariants(), is_one);
     EXPECT_EQ(has, !special) << gpu::NameOf(shader);
-    if (special || product) continue;
+    if (special || product || half) continue;
     gpu::PipelineKey key{shader, {64}};
     for (const gpu::SpecConstant& constant : gpu::ConstantsOf(shader)) {
-      key.constants.push_back(
-          constant.name == "kBatch" || constant.name == "kPairs" || constant.name == "kKeys" ? 8
-                                                                                             : 1);
+      const bool is_count =
+          constant.name == "kBatch" || constant.name == "kPairs" || constant.name == "kKeys";
+      key.constants.push_back(is_count ? 8 : constant.name == "kSplit" ? 16 : 1);
     }
     for (const uint32_t threads : {64U, 128U, 256U}) {
       key.constants.front() = threads;
@@ -196,6 +196,49 @@ TEST(CudaVariants, AttentionWithinItsMemory) {
   EXPECT_TRUE(Exists(AttentionKey(1, 1, 4096)));
   EXPECT_FALSE(Exists(AttentionKey(8, 4, 64))) << "more queries than there is memory for";
   EXPECT_FALSE(Exists(AttentionKey(8, 2, 512))) << "queries too long together";
+}
+
+TEST(CudaVariants, AttentionOnTensorCores) {
+  for (const auto& [queries, dim] : {std::pair{64U, 256U}, {32U, 256U}, {32U, 512U}}) {
+    const gpu::PipelineKey key{
+        Shader::kAttentionHalfCoop,
+        gpu::kernels::ConstantsOf(gpu::kernels::AttentionHalfCoop{.threads = 256,
+                                                                  .heads = 8,
+                                                                  .kv_heads = 1,
+                                                                  .group = 8,
+                                                                  .queries = queries,
+                                                                  .dim = dim,
+                                                                  .slots = 4,
+                                                                  .capacity = 100,
+                                                                  .window = 512,
+                                                                  .canvas = 0,
+                                                                  .scale = 1.0F})};
+    EXPECT_TRUE(Exists(key)) << TextOf(key);
+  }
+}
+
+TEST(CudaVariants, AttentionOfOneRow) {
+  for (const uint32_t dim : {8U, 64U, 128U, 256U, 512U, 1024U}) {
+    for (const DType type : {DType::kF16, DType::kF32}) {
+      const gpu::PipelineKey key{
+          Shader::kAttentionRow,
+          gpu::kernels::ConstantsOf(gpu::kernels::AttentionRow{.threads = 256,
+                                                               .heads = 8,
+                                                               .kv_heads = 1,
+                                                               .group = 2,
+                                                               .dim = dim,
+                                                               .type = type,
+                                                               .slots = 1,
+                                                               .capacity = 100,
+                                                               .window = 0,
+                                                               .canvas = 0,
+                                                               .scale = 1.0F,
+                                                               .split = 16,
+                                                               .teams = std::min(1024 / dim, 16U),
+                                                               .one_row = 1})};
+      EXPECT_TRUE(Exists(key)) << TextOf(key);
+    }
+  }
 }
 
 TEST(CudaVariants, ConstantsFitTheirMemory) {

@@ -41,7 +41,8 @@ GpuDevice::GpuDevice(std::unique_ptr<Driver> driver, const CommonSettings& setti
 }
 
 std::vector<sdk::OpSupport> GpuDevice::QueryOps(const sdk::GraphView& graph) {
-  return OpRows().Query(graph, DeviceLimits{target_.can.float64, target_.can.max_piece_bytes});
+  return OpRows().Query(graph, DeviceLimits{target_.can.float64, target_.can.max_piece_bytes,
+                                            target_.can.has_kernels_for});
 }
 
 std::string GpuDevice::DescribeGraph(const sdk::GraphView& graph) {

@@ -1,8 +1,8 @@
 // The dialect of common kernels (backends/gpu/kernels) for CUDA C++; docs/adr/0028 says what the
 // names mean. What follows from kernels.def is in dialect.h. Functions have no qualifiers: NVIDIA's
 // run-time compiler takes them as functions of the device (--device-as-default-execution-space).
-// Options of the compiler are C1, C2, ..., the constants that are fixed, and THREADS, or
-// MOST_THREADS if the size of a workgroup is known no sooner than it runs.
+// Options of the compiler are C1, C2, ..., the constants that are fixed, CONSTANT_WORDS, and
+// THREADS, or MOST_THREADS if the size of a workgroup is known no sooner than it runs.
 
 typedef unsigned int uint;
 typedef unsigned short ushort;
@@ -19,9 +19,10 @@ typedef uchar* Memory;
 #ifdef OPEN
 #define ROOM_FOR(count, most) (most)
 #endif
-// The words of all constants, by id: of those that are not fixed, the kernel reads them.
+// The words of all constants, by id: of those that are not fixed, the kernel reads them. The host
+// says how many there are.
 extern "C" {
-__constant__ uint constants[16];
+__constant__ uint constants[CONSTANT_WORDS];
 }
 #define CONSTANT(id) constants[id]
 
@@ -37,21 +38,51 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 
 // A kernel may be launched while the one before it runs (PROGRAMMATIC_STREAM_SERIALIZATION): it
 // lets the next one do the same, and waits for the one before, mostly first of all. A kernel that
-// has something to do meanwhile is an EARLY_KERNEL, which waits itself.
+// has something to do meanwhile is an EARLY_KERNEL, which waits itself, in every block.
+//
+// Kernels of one level need nothing of each other (`overlap`, words of commands.cc). The first of
+// them lets the next one start when all before the level has ended. The others do not wait for
+// their inputs, which then exist, but in the end for the one before them: so the last one ends when
+// all of them have ended, and the next level waits for it alone.
+constexpr uint kOverlapsLast = 1, kNextOverlaps = 2;
 #if __CUDA_ARCH__ >= 900
 #define LET_NEXT_START() asm volatile("griddepcontrol.launch_dependents;")
-#define WAIT_FOR_INPUTS() asm volatile("griddepcontrol.wait;" : : : "memory")
+#define WAIT_FOR_LAST() asm volatile("griddepcontrol.wait;" : : : "memory")
 #else
 #define LET_NEXT_START()
-#define WAIT_FOR_INPUTS()
+#define WAIT_FOR_LAST()
 #endif
-#define EARLY_KERNEL(name)                                                           \
-  __forceinline__ void Run(const Push& push);                                        \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS) name(const Push push) { \
-    LET_NEXT_START();                                                                \
-    Run(push);                                                                       \
-  }                                                                                  \
-  __forceinline__ void Run(const Push& push)
+#define WAIT_FOR_INPUTS()                                 \
+  {                                                       \
+    if ((overlap & kOverlapsLast) == 0) WAIT_FOR_LAST();  \
+    if ((overlap & kNextOverlaps) != 0) LET_NEXT_START(); \
+  }
+// Between kernels a step reads so much that nothing else stays in caches. Constants, and what
+// Prefetch() names, are asked for before the wait. Memory may change until it is read.
+#define ASK_FOR_CONSTANTS() asm volatile("" : : "r"(constants[0]))
+__forceinline__ void Prefetch(const void* at) {
+  asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
+}
+// The same of a number of bytes, by all threads of a block.
+__forceinline__ void PrefetchAll(const void* from, uint bytes) {
+  constexpr uint kLine = 128;
+  if (from == nullptr) return;
+  for (uint at = threadIdx.x * kLine; at < bytes; at += blockDim.x * kLine) {
+    Prefetch((const uchar*)from + at);
+  }
+}
+// Blocks for which a multiprocessor has registers at a time.
+#define LEAST_BLOCKS 1
+#define EARLY_KERNEL(name)                                                 \
+  __forceinline__ void Run(const Push& push, uint overlap);                \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS, LEAST_BLOCKS) \
+      name(const Push push, const uint overlap) {                          \
+    if ((overlap & kNextOverlaps) == 0) LET_NEXT_START();                  \
+    ASK_FOR_CONSTANTS();                                                   \
+    Run(push, overlap);                                                    \
+    if ((overlap & kOverlapsLast) != 0) WAIT_FOR_LAST();                   \
+  }                                                                        \
+  __forceinline__ void Run(const Push& push, uint overlap)
 #define KERNEL(name)                                  \
   __forceinline__ void AfterInputs(const Push& push); \
   EARLY_KERNEL(name) {                                \

@@ -32,7 +32,7 @@ Target TargetOf(const std::string& device) {
   if (device == "no_subgroups") {
     target.can.subgroups = false;
   } else if (device == "no_row_kernels") {
-    target.can.special_kernels = false;
+    target.can.row_attention = false;
   } else if (device == "no_int8_dot") {
     target.can.integer_dot = false;
   } else if (device == "short_prologue") {

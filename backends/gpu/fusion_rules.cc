@@ -45,11 +45,26 @@ bool IsGemv(const Fusion& fusion, const rl_op& op) {
          fusion.value(op.inputs[operands::MatMul::weight]).lifetime == RL_LIFETIME_CONSTANT;
 }
 
+const rl_value& WeightOf(const Fusion& fusion, const rl_op& op) {
+  return fusion.value(
+      op.inputs[op.kind == RL_OP_matmul ? uint32_t{operands::MatMul::weight}
+                                        : uint32_t{operands::GeGluLinear::gate_weight}]);
+}
+
+// Whether the kernel of such an op applies norms to its row.
+bool AppliesNorms(const Fusion& fusion, const rl_op& op) {
+  if (!IsGemv(fusion, op)) return false;
+  const Target& target = fusion.target();
+  return !target.can.norms_by_bytes ||
+         FitsByteGemv(target, {.weight = ShapeOfConstant(WeightOf(fusion, op))},
+                      fusion.steps().DecisiveRows(fusion.value(op.results[0])));
+}
+
 bool OnlyGemvsRead(const Fusion& fusion, uint32_t value) {
   const std::vector<uint32_t>& readers = fusion.uses().ReadersOf(value);
   return !readers.empty() && std::ranges::all_of(readers, [&](uint32_t reader) {
     const rl_op& op = OpOf(fusion, reader);
-    return IsGemv(fusion, op) && op.inputs[0] == value;
+    return AppliesNorms(fusion, op) && op.inputs[0] == value;
   });
 }
 
@@ -121,7 +136,8 @@ bool ResidualNormIntoGemvs(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const std::vector<uint32_t> norms = NormsOf(fusion, sum);
   if (norms.empty()) {
     const uint32_t first = fusion.uses().ReadersOf(sum).front();
-    if (!IsGemv(fusion, OpOf(fusion, first)) || OpOf(fusion, first).inputs[0] != sum) return false;
+    const rl_op& reader = OpOf(fusion, first);
+    if (!AppliesNorms(fusion, reader) || reader.inputs[0] != sum) return false;
     fusion.node(first).prologue = prologue;
     fusion.FuseInto(first, op);
     fusion.StoreIn(first, sum);
@@ -458,7 +474,7 @@ bool Always(const Target& /*target*/) { return true; }
 bool HasMatrixUnits(const Target& target) { return target.can.matrix_units; }
 bool StoresHalfNorms(const Target& target) { return target.can.half_norms; }
 bool HasRowAttention(const Target& target) {
-  return target.can.subgroups && target.can.special_kernels;
+  return target.can.subgroups && target.can.row_attention;
 }
 
 constexpr Rule kRules[] = {

@@ -102,7 +102,10 @@ std::string RefusePlain(const sdk::GraphView& graph, const rl_op& op, const Devi
 std::string RefuseWeights(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits,
                           bool reads_pieces) {
   std::string reason = RefuseShapes(graph, op, limits, reads_pieces);
-  return reason.empty() ? sdk::RefuseWeights(graph, op, IsMatrixType) : reason;
+  if (reason.empty()) reason = sdk::RefuseWeights(graph, op, IsMatrixType);
+  if (!reason.empty() || limits.has_kernels_for == nullptr) return reason;
+  reason = sdk::RefuseWeights(graph, op, limits.has_kernels_for);
+  return reason.empty() ? "" : reason + ", for which this build of the plugin has no kernels";
 }
 
 }  // namespace rullama::gpu

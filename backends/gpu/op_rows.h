@@ -16,6 +16,7 @@ class PlanBuilder;
 struct DeviceLimits {
   bool float64 = false;               // the device has 64-bit floats
   uint64_t max_allocation_bytes = 0;  // that a constant may take without being split into pieces
+  bool (*has_kernels_for)(DType) = nullptr;  // Capabilities::has_kernels_for
 };
 
 using Refusal = std::string(const sdk::GraphView& graph, const rl_op& op,

@@ -92,7 +92,7 @@ void EmitCoop(PlanBuilder& plan, const AttentionShape& a, const CoopForm& form,
 
 // Queries of a workgroup of attention_half_coop.comp; 0 if it does not compute this attention.
 int64_t HalfQueriesOf(const Target& target, const AttentionShape& a) {
-  if (!target.can.matrix_units || !target.can.special_kernels || target.prefers.precise_products ||
+  if (!target.can.matrix_units || !target.can.half_attention || target.prefers.precise_products ||
       a.rows < kMinRows || (a.dim != kHalfDim && a.dim != 2 * kHalfDim)) {
     return 0;
   }

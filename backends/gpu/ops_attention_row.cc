@@ -63,7 +63,7 @@ bool IsOneRow(const sdk::GraphView& graph, const Target& target, const rl_op& at
 
 bool AttentionOfOneRow(PlanBuilder& plan) {
   const Target& target = plan.target();
-  if (!target.can.special_kernels || !IsOneRow(plan.graph(), target, plan.op())) return false;
+  if (!target.can.row_attention || !IsOneRow(plan.graph(), target, plan.op())) return false;
   using operands::Attention;
   const AttentionShape a = AttentionShapeOf(plan);
   const int64_t group = GroupOf(a.HeadsPerKv(), kMaxRowQueries);

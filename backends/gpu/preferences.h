@@ -52,10 +52,18 @@ static_assert(std::ranges::all_of(kMeasuredTileTimes, [](const TileTimes& times)
   return FitsMatrixThreads(times.tile.threads());
 }));
 
+// Workgroup size of a GEMV that first stages its row in shared memory.
+inline constexpr uint32_t kPrologueThreads = 256;
+
 struct Preferences {
   uint32_t threads = 0;     // workgroup size of all kernels; 0: each kernel chooses its own
   uint32_t wide = 256;      // invocations of a workgroup for long rows
   uint32_t few_groups = 1;  // workgroups that keep the device busy
+  // Products of one row by dot products of bytes: invocations of a workgroup, and workgroups of a
+  // level; 0: few_groups.
+  uint32_t row_threads = kPrologueThreads;
+  uint32_t row_groups = 0;
+  [[nodiscard]] uint32_t RowGroups() const { return row_groups > 0 ? row_groups : few_groups; }
   // These workgroups run for a whole step: a product has no more of them.
   bool fixed_groups = false;
   int64_t max_prologue = 0;  // longest row, in elements, that a GEMV may normalise itself

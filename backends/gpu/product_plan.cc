@@ -32,17 +32,18 @@ uint64_t OwnRows(const Target& target, const ProductShape& shape, uint64_t rows)
 }
 
 ByteGemv ByteGemvOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
+  constexpr uint64_t kQuad = 4;
+  const uint32_t threads = target.Threads(target.prefers.row_threads);
   // Quads of the row that an invocation brings to shared memory at a time, at least.
-  constexpr uint64_t kMinTurns = 2, kQuad = 4;
-  const uint32_t threads = target.Threads(kPrologueThreads);
+  const uint64_t min_turns = threads > kPrologueThreads ? 1 : 2;
   const uint64_t columns = shape.staged_columns();
   const auto rows = static_cast<uint64_t>(step.rows);
   const uint64_t own_rows = OwnRows(target, shape, rows);
   return {.threads = threads,
-          .turns = std::max(kMinTurns, step.has_prologue ? CeilDiv(columns, kQuad * threads) : 0),
+          .turns = std::max(min_turns, step.has_prologue ? CeilDiv(columns, kQuad * threads) : 0),
           .own_rows = own_rows,
           .together = target.quirks.skipped_loops_pass_barriers && target.prefers.fixed_groups,
-          .grid = {std::clamp<uint64_t>(target.prefers.few_groups, 1, shape.weight_rows()),
+          .grid = {std::clamp<uint64_t>(target.prefers.RowGroups(), 1, shape.weight_rows()),
                    CeilDiv(rows, own_rows)}};
 }
 

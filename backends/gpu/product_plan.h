@@ -22,8 +22,6 @@ inline constexpr uint32_t kTileResults = 64;
 inline constexpr uint64_t kCoopTerms = 64;
 // Terms in f32 worth a workgroup of their own.
 inline constexpr uint64_t kF32PartTerms = 128;
-// Workgroup size of a GEMV that first stages its row in shared memory.
-inline constexpr uint32_t kPrologueThreads = 256;
 
 struct ProductShape {
   ProductMode mode = ProductMode::kDense;

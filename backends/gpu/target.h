@@ -3,6 +3,8 @@
 // override its copy.
 #pragma once
 
+#include <rullama/sdk/dtype.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -26,12 +28,17 @@ struct Capabilities {
   uint32_t multiprocessors = 1;  // each runs workgroups of its own
   bool subgroups = false;        // kernels use operations of subgroups
   uint32_t subgroup_size = 1;
-  bool matrix_units = false;  // products of many rows in f16
-  bool integer_dot = false;   // products of one row by dot products of bytes
-  bool half_norms = false;    // to_half applies the norms of its rows (kernels.def)
-  // There are kernels for attention with one query row, and for attention and soft embeddings on
-  // matrix units.
+  bool matrix_units = false;   // products of many rows in f16
+  bool integer_dot = false;    // products of one row by dot products of bytes
+  bool half_norms = false;     // to_half applies the norms of its rows (kernels.def)
+  bool row_attention = true;   // there is a kernel for attention with one query row
+  bool half_attention = true;  // there is one for attention of many rows on matrix units
+  // There are others for attention, and those for soft embeddings, on matrix units.
   bool special_kernels = true;
+  // Only matvec_dot, not matvec, applies norms to the row that it reads.
+  bool norms_by_bytes = false;
+  // Whether the plugin was built with kernels for a type of weights; null: it has those for all.
+  bool (*has_kernels_for)(DType) = nullptr;
   // Largest piece of a weight: a larger weight lies in several allocations (weights.h).
   uint64_t max_piece_bytes = UINT64_MAX;
 };

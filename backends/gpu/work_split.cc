@@ -34,8 +34,8 @@ void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels
     if (rows == 0) continue;
     Level& level = all[levels[i]];
     // Products get at least half of the workgroups.
-    const uint64_t free =
-        target.prefers.few_groups - std::min<uint64_t>(level.others, target.prefers.few_groups / 2);
+    const uint64_t groups = target.prefers.RowGroups();
+    const uint64_t free = groups - std::min<uint64_t>(level.others, groups / 2);
     const uint64_t begin = free * level.given / level.bytes;
     level.given += BytesOf(dispatches[i]);
     const uint64_t end = free * level.given / level.bytes;

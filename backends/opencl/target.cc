@@ -34,6 +34,8 @@ gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& optio
           .subgroups = nvidia,
           .subgroup_size = nvidia ? kWarp : 1,
           .matrix_units = nvidia && options.tensor_cores,
+          .row_attention = false,
+          .half_attention = false,
           .special_kernels = false};
 }
 

@@ -1,10 +1,12 @@
 // Products of many rows with a matrix of weights on tensor cores: x in f16 (to_half), weights
 // decoded to f16, sums in f32. Where x has two parts, both are multiplied. A workgroup computes a
 // tile of rows and results in steps of 64 terms, or of 32 with two parts, which it brings into
-// shared memory; each warp has a part of the tile. What the next step needs is on its way from
-// memory meanwhile. k is a multiple of the terms of a step. Workgroups in z sum a part of the terms
-// each; sum_parts adds their sums.
+// shared memory; each warp has a part of the tile. Meanwhile x of the next step is copied to the
+// other half of that memory, weights of the next step are decoded there, and those of the step
+// after it are on their way. k is a multiple of the terms of a step. Workgroups in z sum a part of
+// the terms each; sum_parts adds their sums.
 #include "math.kernel"
+#include "matrices.cuh"
 #include "product.kernel"
 #include "tile_rows.kernel"
 
@@ -29,6 +31,7 @@
 #define kMostOwnChunks ((kMostChunks + THREADS - 1) / THREADS)
 #define kSomeHaveNone (kTileChunks % THREADS != 0)
 #define OWN(i) (ME + (i)*THREADS)
+#define kStepVectors ((kRowsOfX + kColumns) * kPitch)  // of a step, in shared memory
 // Forms for any type are of blocks.
 #ifdef OPEN
 #define kMayBeHalf false
@@ -38,28 +41,15 @@
 #define kMayBeHalf kHalfWeights
 #endif
 
+// What two steps need (CoopBytes in variants.cc).
+extern __shared__ uint4 tiles[];
+__forceinline__ uint4* TileOf(uint step) { return tiles + step % 2 * kStepVectors; }
+
 // A piece of a row of weights on its way.
 union Piece {
   uint4 vector;
   RawChunk chunk;
 };
-
-// sums += a b: each lane has two rows and two columns of the sums, 8 rows apart.
-__forceinline__ void MultiplyMatrices(float* sums, const uint* a, const uint* b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-// Four matrices of 8 x 8 numbers from shared memory; lane i points to row i % 8 of matrix i / 8.
-__forceinline__ void LoadMatrices(uint* to, const uint* row) {
-  const uint at = uint(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(at));
-}
 
 // The column of the tile where matrix `i` of a warp's part begins: of a gated product, half of them
 // are the gate's and the others those of the other matrix for the same results.
@@ -104,6 +94,69 @@ __forceinline__ void StoreChunk(const RawChunk& raw, uint chunk, uint4* to) {
   }
 }
 
+// What a thread brings into shared memory: vectors of some rows of x, pieces of some rows of
+// weights.
+struct Own {
+  Memory x_row[kOwnVectors];
+  WeightRow weight_row[kMostOwnChunks];
+  Piece weight_piece[kMostOwnChunks];
+};
+
+__forceinline__ void FindOwnRows(OWNED_ ARGS_ uint first_result, uint first_weight_row) {
+  UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
+    // Rows that are not there get another's: nobody looks at their results.
+    const uint tile_row = OWN(i) / kVectors;
+    const Offset row = Offset(max(SHARED(row)[tile_row % kTile], 0)) * kParts + tile_row / kTile;
+    MINE(x_row)[i] = push.x + row * push.k * 2;
+  }
+  UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
+    const uint column = min(OWN(i) / kPieces, uint(kColumns - 1));
+    const uint row = first_weight_row + min(first_result + column % kResults, push.n - 1);
+    MINE(weight_row)[i] = RowOfWeights(ARGS column / kResults, row);
+  }
+}
+
+__forceinline__ void CopyX(Own& own_variables, uint step) {
+  // Terms of x in the order of the weights' chunks: four vectors for each of those.
+  const uint part = ME % kVectors;
+  const uint2 at = ChunkAt(step * kChunks + part / 4);
+  const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
+  uint4* to = TileOf(step) + part;
+  UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
+    CopyLater(to + OWN(i) / kVectors * kPitch, MINE(x_row)[i] + term * 2);
+  }
+}
+
+__forceinline__ void LoadWeights(OWNED_ ARGS_ uint step) {
+  UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
+    const uint piece = step * kPieces + OWN(i) % kPieces;
+    if (kHalfWeights) {
+      // Rows in f16 are whole chunks of 32 terms, and end within a step of 64.
+      const bool is_there = piece < push.stride / 16;
+      MINE(weight_piece)
+      [i].vector = is_there ? LOAD_VECTOR(MINE(weight_row)[i], piece) : make_uint4(0, 0, 0, 0);
+    } else {
+      MINE(weight_piece)[i].chunk = Load(MINE(weight_row)[i], piece);
+    }
+  }
+}
+
+__forceinline__ void StoreWeights(Own& own_variables, uint step) {
+  UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
+    if (kSomeHaveNone && OWN(i) >= kTileChunks) continue;
+    const uint piece = OWN(i) % kPieces;
+    uint4* weights = TileOf(step) + (kRowsOfX + OWN(i) / kPieces) * kPitch;
+    if (kHalfWeights) {
+      weights[piece] = MINE(weight_piece)[i].vector;
+    } else {
+      StoreChunk(MINE(weight_piece)[i].chunk, step * kPieces + piece, weights + piece * 4);
+    }
+  }
+}
+
+// One of them decodes while the other one multiplies.
+#undef LEAST_BLOCKS
+#define LEAST_BLOCKS 2
 KERNEL(matmul_coop) {
   uint first_weight_row;
   if (!FindRows(LOCAL ARGS WORKGROUP_Y, REF(first_weight_row))) return;
@@ -118,64 +171,26 @@ KERNEL(matmul_coop) {
     }
   }
 
-  // This thread loads: vectors of some rows of x, pieces of some rows of weights.
-  Memory x_row[kOwnVectors];
-  uint4 x_vector[kOwnVectors];
-  WeightRow weight_row[kMostOwnChunks];
-  Piece weight_piece[kMostOwnChunks];
-  UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
-    // Rows that are not there get another's: nobody looks at their results.
-    const uint tile_row = OWN(i) / kVectors;
-    const Offset row = Offset(max(SHARED(row)[tile_row % kTile], 0)) * kParts + tile_row / kTile;
-    x_row[i] = push.x + row * push.k * 2;
-  }
-  UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
-    const uint column = min(OWN(i) / kPieces, uint(kColumns - 1));
-    const uint row = first_weight_row + min(first_result + column % kResults, push.n - 1);
-    weight_row[i] = RowOfWeights(ARGS column / kResults, row);
-  }
-
-  const uint part = ME % kVectors, steps = push.k / kTerms;
-  const uint share = (steps + WORKGROUPS_Z - 1) / WORKGROUPS_Z;
+  NEW_OWN;
+  FindOwnRows(OWNED ARGS first_result, first_weight_row);
+  const uint steps = push.k / kTerms, share = (steps + WORKGROUPS_Z - 1) / WORKGROUPS_Z;
   const uint begin = min(WORKGROUP_Z * share, steps), end = min(begin + share, steps);
-  for (uint next = begin; next <= end; ++next) {
-    if (next > begin) {
-      BARRIER();
-      UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
-        SHARED(tile)[OWN(i) / kVectors * kPitch + part] = x_vector[i];
-      }
-      UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
-        if (kSomeHaveNone && OWN(i) >= kTileChunks) continue;
-        const uint piece = OWN(i) % kPieces;
-        uint4* weights = SHARED(tile) + (kRowsOfX + OWN(i) / kPieces) * kPitch;
-        if (kHalfWeights) {
-          weights[piece] = weight_piece[i].vector;
-        } else {
-          StoreChunk(weight_piece[i].chunk, (next - 1) * kPieces + piece, weights + piece * 4);
-        }
-      }
-      BARRIER();
+  if (begin < end) {
+    CopyX(own_variables, begin);
+    LoadWeights(OWNED ARGS begin);
+    StoreWeights(own_variables, begin);
+    if (begin + 1 < end) LoadWeights(OWNED ARGS begin + 1);
+    WaitForCopies();
+  }
+  for (uint step = begin; step < end; ++step) {
+    BARRIER();  // the other half of the memory is used, and this one is filled
+    if (step + 1 < end) {
+      CopyX(own_variables, step + 1);
+      StoreWeights(own_variables, step + 1);
+      if (step + 2 < end) LoadWeights(OWNED ARGS step + 2);
     }
-    if (next < end) {
-      // Terms of x in the order of the weights' chunks: four vectors for each of those.
-      const uint2 at = ChunkAt(next * kChunks + part / 4);
-      const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
-      UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
-        x_vector[i] = *(const uint4*)(x_row[i] + term * 2);
-      }
-      UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
-        const uint piece = next * kPieces + OWN(i) % kPieces;
-        if (kHalfWeights) {
-          // Rows in f16 are whole chunks of 32 terms, and end within a step of 64.
-          const bool is_there = piece < push.stride / 16;
-          weight_piece[i].vector =
-              is_there ? LOAD_VECTOR(weight_row[i], piece) : make_uint4(0, 0, 0, 0);
-        } else {
-          weight_piece[i].chunk = Load(weight_row[i], piece);
-        }
-      }
-    }
-    if (next > begin) Multiply((const uint*)SHARED(tile), first_row, first_column, sums);
+    Multiply((const uint*)TileOf(step), first_row, first_column, sums);
+    WaitForCopies();
   }
 
   float* results = FLOATS(y) + Offset(WORKGROUP_Z) * ROWS_OF(rows) * push.n;

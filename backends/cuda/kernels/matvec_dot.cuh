@@ -8,26 +8,41 @@
 // With a mixture of experts the rows of weights are those of the experts chosen for the row, one
 // expert after another; or, for the sum of what experts make of a part of the row each, side by
 // side. kOwnRows is then 1.
+//
+// A row may be normed first (Prologue). The factor of the last norm is not known before all of a
+// row has been read; it is applied to the results, so that nothing waits for it.
 #include "lanes.kernel"
 #include "math.kernel"
-#include "reduce.kernel"
+#include "small_numbers.cuh"
 #include "weights.kernel"
+
+// Two chunks of q4_k that follow each other have their scales together: a lane takes both.
+#define kPairs (kType == kQ4_K)
+// Chunks of a row of weights that a lane has under way at a time: as many as there are registers
+// for.
+#define kUnderWay (kPairs && kHalves == 1 ? 8 : 4)
 
 // A thread loads quads of a row some at a time, and decodes the chunks of some rows of weights.
 STRUCT(Own) {
   float acc[kOwnRows * kHalves];
-  RawChunk raw[kUnroll * kHalves];  // on their way
-  uint rows;                        // of the workgroup, that exist
-  uint expert;                      // the lanes of a subgroup know all experts of the row
+  float factor[kOwnRows];             // of the last norm of a row
+  RawChunk raw[kUnderWay * kHalves];  // on their way
+  uint rows;                          // of the workgroup, that exist
+  uint expert;                        // the lanes of a subgroup know all experts of the row
 };
 OWN_VARIABLES
 
-// Runs of 16 elements, as many as the chunks have, in groups of 16 (PlaceOf).
-#define kRuns ((kMaxColumns + 255) / 256 * 16)
+// Runs of 16 elements, as many as the chunks have, in groups of 32 (PlaceOf). With pairs, two runs
+// have a scale together.
+#define kRuns ((kMaxColumns + 511) / 512 * 32)
 
 // For each row of the workgroup the high ones of all runs, then the low ones.
 __shared__ uint4 shared_bytes[kOwnRows * 2 * kRuns];
 __shared__ float2 shared_scale[kOwnRows * kRuns];  // and the sum of the run
+// The sum of the squares of each row, by warp: of the row as it comes, then of what it becomes.
+__shared__ float4 shared_squares[2 * kOwnRows * SUBGROUP_COUNT / 4];
+// Quads of a row without norms that a thread has under way.
+#define kQuadsUnderWay 2
 
 // sum + the dot product of four signed bytes and four unsigned ones.
 __forceinline__ int AddDot(uint a, uint b, int sum) {
@@ -38,9 +53,10 @@ __forceinline__ int AddDot(uint a, uint b, int sum) {
 // A plan of one row looks up no number of rows.
 __forceinline__ uint FirstOwnRow() { return kOneRow != 0 ? 0 : WORKGROUP_Y * kOwnRows; }
 
-// The place of a run of a chunk: eight chunks after each other, so that lanes next to each other
-// read different banks.
+// The place of a run of a chunk: those of eight lanes after each other, which then read different
+// banks.
 __forceinline__ uint PlaceOf(uint chunk, uint run) {
+  if (kPairs) return (chunk >> 4) * 32 + run * 16 + (chunk & 1) * 8 + ((chunk & 15) >> 1);
   return (chunk >> 3) * 16 + run * 8 + (chunk & 7);
 }
 
@@ -53,15 +69,30 @@ __forceinline__ uint PlaceOfRun(uint i) {
   return PlaceOf(i >> 1, i & 1);
 }
 
-// The low bytes of four integers.
-__forceinline__ uint Bytes(int4 x) {
-  return __byte_perm(__byte_perm(x.x, x.y, 0x0040), __byte_perm(x.z, x.w, 0x0040), 0x5410);
+// Byte 0 or 1 of four integers.
+__forceinline__ uint Bytes(int4 x, uint byte) {
+  const uint of_two = 0x0040 + byte * 0x11;
+  return __byte_perm(__byte_perm(x.x, x.y, of_two), __byte_perm(x.z, x.w, of_two), 0x5410);
 }
 
-// To nearest even, of what is below 2^22: added to 1.5 * 2^23, it is the low bits of the sum.
-__forceinline__ int Rounded(float x) { return as_int(x + 12582912.0f) - 0x4B400000; }
+// x * factor to the nearest integer, plus kSmallBits.
+__forceinline__ int RoundedBits(float x, float factor) {
+  return as_int(fma(x, factor, kSmallBase));
+}
 
-// Quad `quad` of row `own` of the workgroup. Four threads, which follow each other, have a run.
+__forceinline__ float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__forceinline__ float InverseRoot(float x) {
+  float y;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Quad `quad` of row `own` of the workgroup. Four threads, which follow each other, have a run, and
+// eight those that have a scale together.
 __forceinline__ void StageQuad(ARGS_ uint own, uint quad, float4 x) {
   const float4 a = fabs(x);
   // max() may drop what is not a number: it becomes an infinite scale, and so a result that is
@@ -70,41 +101,113 @@ __forceinline__ void StageQuad(ARGS_ uint own, uint quad, float4 x) {
   float most = is_number ? fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)) : kInfinity;
   most = fmaxf(most, ShuffleXor(most, 1));
   most = fmaxf(most, ShuffleXor(most, 2));
+  if (kPairs) most = fmaxf(most, ShuffleXor(most, 4));
   // 127 * 256: no high byte is beyond a signed one. What is too small for a reciprocal is 0.
-  const float reciprocal = most > 1e-33f ? 32512.0f / most : 0.0f;
-  const int4 q = make_int4(Rounded(x.x * reciprocal), Rounded(x.y * reciprocal),
-                           Rounded(x.z * reciprocal), Rounded(x.w * reciprocal));
-  int sum = q.x + q.y + q.z + q.w;
+  const float reciprocal = most > 1e-33f ? 32512.0f * Reciprocal(most) : 0.0f;
+  const int4 q = make_int4(RoundedBits(x.x, reciprocal), RoundedBits(x.y, reciprocal),
+                           RoundedBits(x.z, reciprocal), RoundedBits(x.w, reciprocal));
+  int sum = q.x + q.y + q.z + q.w - 4 * kSmallBits;
   sum += ShuffleXor(sum, 1);
   sum += ShuffleXor(sum, 2);
+  if (kPairs) sum += ShuffleXor(sum, 4);
   if (quad >= push.k / 4) return;
   const uint place = PlaceOfRun(quad / 4), part = quad & 3;
-  const int4 high =
-      make_int4((q.x + 128) >> 8, (q.y + 128) >> 8, (q.z + 128) >> 8, (q.w + 128) >> 8);
-  ((uint*)(shared_bytes + own * 2 * kRuns + place))[part] = Bytes(high);
-  ((uint*)(shared_bytes + own * 2 * kRuns + kRuns + place))[part] = Bytes(q);
+  const int4 high = make_int4(q.x + 128, q.y + 128, q.z + 128, q.w + 128);
+  ((uint*)(shared_bytes + own * 2 * kRuns + place))[part] = Bytes(high, 1);
+  ((uint*)(shared_bytes + own * 2 * kRuns + kRuns + place))[part] = Bytes(q, 0);
   const float scale = most * (1.0f / 32512.0f);
-  if (part == 0) shared_scale[own * kRuns + place] = make_float2(scale, scale * float(sum));
+  const bool has_scale = part == 0 && (!kPairs || (quad & 4) == 0);
+  if (has_scale) shared_scale[own * kRuns + place] = make_float2(scale, scale * SmallToFloat(sum));
 }
 
 __forceinline__ float4 QuadOf(ARGS_ const float4* row, uint quad) {
   return quad < push.k / 4 ? row[quad] : BROADCAST(0.0f);
 }
 
-// Lowering has norms as dispatches of their own: there is no prologue.
+__forceinline__ float SquaresOf(const float4* row) {
+  float squares = 0.0f;
+  UNROLL for (uint t = 0; t < kTurns; ++t) squares += dot(row[t], row[t]);
+  return squares;
+}
+
+// Leaves the sum of this warp's squares of a row at `at`.
+__forceinline__ void NoteSquares(uint at, const float4* row) {
+  const float squares = SumOfLanes(SquaresOf(row), SUBGROUP_SIZE);
+  if (SUBGROUP_LANE == 0) ((float*)shared_squares)[at * SUBGROUP_COUNT + SUBGROUP_INDEX] = squares;
+}
+// The sum that all warps have left there.
+__forceinline__ float SquaresOfRow(uint at) {
+  float4 sum = BROADCAST(0.0f);
+  UNROLL for (uint i = 0; i < SUBGROUP_COUNT / 4; ++i) {
+    sum += shared_squares[at * SUBGROUP_COUNT / 4 + i];
+  }
+  return (sum.x + sum.y) + (sum.z + sum.w);
+}
+
+// This thread's quads of a row; `otherwise` where there is none.
+__forceinline__ void LoadQuads(ARGS_ float4* quads, Memory row, float otherwise) {
+  UNROLL for (uint t = 0; t < kTurns; ++t) {
+    const uint quad = t * THREADS + ME;
+    quads[t] = row != nullptr && quad < push.k / 4 ? FLOAT4S_AT(row)[quad] : BROADCAST(otherwise);
+  }
+}
+
+// (residual + x * factor * weight) * scale in place of x, which one block leaves for others.
+__forceinline__ void AddResidual(ARGS_ const Prologue& first, uint own, uint row, float4* x,
+                                 const float4* residual, const float4* weight) {
+  const float scale = first.scale == nullptr ? 1.0f : FLOATS_AT(first.scale)[0];
+  NoteSquares(own, x);
+  BARRIER();
+  const float factor = InverseRoot(SquaresOfRow(own) / float(push.k) + first.eps);
+  const bool leads = WORKGROUP == 0 && first.sum != nullptr;
+  float4* sums = OUT_FLOAT4S_AT(AdvanceBy(first.sum, row, push.k * 4));
+  UNROLL for (uint t = 0; t < kTurns; ++t) {
+    const uint quad = t * THREADS + ME;
+    x[t] = (residual[t] + x[t] * factor * weight[t]) * scale;
+    if (leads && quad < push.k / 4) sums[quad] = x[t];
+  }
+}
+
+// A row with its norms: all that is read is on its way at once.
+__forceinline__ void StageNormedRow(ARGS_ const Prologue& first, uint own) {
+  const uint row = FirstOwnRow() + own;
+  float4 x[kTurns], residual[kTurns], weight[kTurns], norm_weight[kTurns];
+  LoadQuads(ARGS x, AdvanceBy(first.x, row, push.k * 4), 0.0f);
+  const bool adds = first.residual != nullptr;
+  if (adds) {
+    LoadQuads(ARGS residual, AdvanceBy(first.residual, row, push.k * 4), 0.0f);
+    LoadQuads(ARGS weight, first.weight, 1.0f);
+  }
+  LoadQuads(ARGS norm_weight, first.norm_weight, 1.0f);
+  if (adds) AddResidual(ARGS first, own, row, x, residual, weight);
+  NoteSquares(own + kOwnRows, x);
+  UNROLL for (uint t = 0; t < kTurns; ++t) {
+    if (t * THREADS < push.k / 4) {
+      StageQuad(ARGS own, t * THREADS + ME, x[t] * norm_weight[t]);
+    }
+  }
+}
+
+// The factor of the last norm, after all of the row has been staged.
+__forceinline__ float FactorOf(ARGS_ const Prologue* first, uint own) {
+  if (first == nullptr || first->norm_eps < 0.0f) return 1.0f;
+  return InverseRoot(SquaresOfRow(own + kOwnRows) / float(push.k) + first->norm_eps);
+}
+
+// A row without norms, some quads at a time.
 __forceinline__ void StageRow(ARGS_ uint own) {
-  const uint turn = kTurns * THREADS, quads = push.k / 4;
+  const uint turn = kQuadsUnderWay * THREADS, quads = push.k / 4;
   const float4* x = (const float4*)AdvanceBy(push.x, FirstOwnRow() + own, push.k * 4);
-  float4 next[kTurns];
-  UNROLL for (uint t = 0; t < kTurns; ++t) next[t] = QuadOf(ARGS x, t * THREADS + ME);
+  float4 next[kQuadsUnderWay];
+  UNROLL for (uint t = 0; t < kQuadsUnderWay; ++t) next[t] = QuadOf(ARGS x, t * THREADS + ME);
   for (uint first = 0; first < quads; first += turn) {
-    float4 row[kTurns];
-    UNROLL for (uint t = 0; t < kTurns; ++t) row[t] = next[t];
+    float4 row[kQuadsUnderWay];
+    UNROLL for (uint t = 0; t < kQuadsUnderWay; ++t) row[t] = next[t];
     // The next ones are on their way meanwhile.
-    UNROLL for (uint t = 0; t < kTurns; ++t) {
+    UNROLL for (uint t = 0; t < kQuadsUnderWay; ++t) {
       next[t] = QuadOf(ARGS x, first + turn + t * THREADS + ME);
     }
-    UNROLL for (uint t = 0; t < kTurns; ++t) {
+    UNROLL for (uint t = 0; t < kQuadsUnderWay; ++t) {
       if (first + t * THREADS < quads) StageQuad(ARGS own, first + t * THREADS + ME, row[t]);
     }
   }
@@ -148,16 +251,37 @@ __forceinline__ RawChunk LoadChunk(OWNED_ ARGS_ WeightRow row, uint chunk) {
   return Load(row, chunk);
 }
 
+// The first chunk at `i` of the turn that begins at `first`, and that of a lane.
+__forceinline__ uint FirstAt(const Push& push, uint first, uint i) {
+  return first + (kPairs ? i & ~1u : i) * push.lanes;
+}
+__forceinline__ uint ChunkOf(const Push& push, uint first, uint i, uint lane) {
+  return FirstAt(push, first, i) + (kPairs ? lane * 2 + (i & 1) : lane);
+}
+// Whether some lane of a warp has a chunk there.
+__forceinline__ bool IsThere(const Push& push, uint first, uint i) {
+  return i < (kPairs ? 2 : 1) || FirstAt(push, first, i) < Chunks(push);
+}
+
+// Asks for the chunk of each half at `i` of a turn.
+__forceinline__ void LoadTurn(OWNED_ ARGS_ const WeightRow* rows, uint first, uint i, uint lane) {
+  if (!IsThere(push, first, i)) return;
+  UNROLL for (uint h = 0; h < kHalves; ++h) {
+    MINE(raw)[i * kHalves + h] = LoadChunk(OWNED ARGS rows[h], ChunkOf(push, first, i, lane));
+  }
+}
+
 // The sum with the dot product of one run of 16 weights added.
 __forceinline__ float AddDotRun(const Chunk& c, uint run, uint4 high, uint4 low, float2 scale,
                                 float acc) {
-  int sum_high = 0, sum_low = 0;
+  int sum_high = kSmallBits, sum_low = kSmallBits;
   const uint highs[4] = ELEMENTS(high), lows[4] = ELEMENTS(low);
   UNROLL for (uint i = 0; i < 4; ++i) {
     sum_high = AddDot(highs[i], c.word[run * 4 + i], sum_high);
     sum_low = AddDot(lows[i], c.word[run * 4 + i], sum_low);
   }
-  acc = fma(c.scale[run] * scale.x, float(sum_high * 256 + sum_low), acc);
+  const float sum = fma(256.0f, OfSmallBits(sum_high), OfSmallBits(sum_low));
+  acc = fma(c.scale[run] * scale.x, sum, acc);
   if (kHasOffset) return fma(c.offset[run], scale.y, acc);
   return kBias != 0.0f ? fma(c.scale[run] * -kBias, scale.y, acc) : acc;
 }
@@ -186,6 +310,62 @@ __forceinline__ void AddDotChunk(OWNED_ ARGS_ uint chunk, uint i) {
   }
 }
 
+// The sum with the dot product of 32 weights added, of which two vectors have the codes.
+__forceinline__ float AddDotSubBlock(uint4 codes0, uint4 codes1, const uint4* bytes, float2 scale,
+                                     float factor, float offset, float acc) {
+  const uint codes[8] = {codes0.x, codes0.y, codes0.z, codes0.w,
+                         codes1.x, codes1.y, codes1.z, codes1.w};
+  int sum_high = kSmallBits, sum_low = kSmallBits;
+  UNROLL for (uint i = 0; i < 8; ++i) {
+    const uint highs[4] = ELEMENTS(bytes[i / 4]), lows[4] = ELEMENTS(bytes[2 + i / 4]);
+    sum_high = AddDot(highs[i % 4], codes[i], sum_high);
+    sum_low = AddDot(lows[i % 4], codes[i], sum_low);
+  }
+  const float sum = fma(256.0f, OfSmallBits(sum_high), OfSmallBits(sum_low));
+  return fma(offset, scale.y, fma(factor * scale.x, sum, acc));
+}
+
+// Adds the pair of q4_k that raw has at `i` and i + 1 of each half, as AddDotChunk.
+__forceinline__ void AddDotPair(OWNED_ ARGS_ uint chunk, uint i) {
+  const uint there = min(chunk, Chunks(push) - 2), pair = (there & 7) >> 1;
+  uint2 scales[kHalves];
+  float d[kHalves], minimum[kHalves];
+  UNROLL for (uint h = 0; h < kHalves; ++h) {
+    const uint4 header = MINE(raw)[i * kHalves + h].vector[1];
+    d[h] = HalfToFloat(header.x & 0xFFFFu);
+    minimum[h] = -HalfToFloat(header.x >> 16);
+    scales[h] = ScalesMins(header, pair);
+  }
+  UNROLL for (uint run = 0; run < 2; ++run) {
+    const uint place = PlaceOf(there, run), next = PlaceOf(there + 1, run);
+    UNROLL for (uint own = 0; own < kOwnRows; ++own) {
+      const uint high = own * 2 * kRuns, low = high + kRuns;
+      const uint4 bytes[4] = {shared_bytes[high + place], shared_bytes[high + next],
+                              shared_bytes[low + place], shared_bytes[low + next]};
+      const float2 scale =
+          chunk < Chunks(push) ? shared_scale[own * kRuns + place] : make_float2(0.0f, 0.0f);
+      UNROLL for (uint h = 0; h < kHalves; ++h) {
+        float& acc = MINE(acc)[own * kHalves + h];
+        acc = AddDotSubBlock((MINE(raw)[i * kHalves + h].vector[0] >> (4 * run)) & kNibbles,
+                             (MINE(raw)[(i + 1) * kHalves + h].vector[0] >> (4 * run)) & kNibbles,
+                             bytes, scale, d[h] * convert_float((scales[h].x >> (8 * run)) & 255u),
+                             minimum[h] * convert_float((scales[h].y >> (8 * run)) & 255u), acc);
+      }
+    }
+  }
+}
+
+// Adds what raw has at `i` of a turn; of pairs, at `i` and i + 1.
+__forceinline__ void AddTurn(OWNED_ ARGS_ uint first, uint i, uint lane) {
+  if (!IsThere(push, first, i)) return;
+  const uint chunk = ChunkOf(push, first, i, lane);
+  if (kPairs) {
+    AddDotPair(OWNED ARGS chunk, i);
+  } else {
+    AddDotChunk(OWNED ARGS chunk, i);
+  }
+}
+
 __forceinline__ bool IsGateOfExtra(const Push& push) {
   return kExperts == kNoExperts && kHalves == 1 && !IS_NULL(extra);
 }
@@ -205,9 +385,10 @@ __forceinline__ float ExtraOf(OWNED_ ARGS_ uint own, uint weight_row, uint end) 
 
 __forceinline__ void StoreResult(OWNED_ ARGS_ uint own, uint lane, uint weight_row, uint end,
                                  float extra) {
-  float y = SumOfLanes(MINE(acc)[own * kHalves], push.lanes);
+  const float factor = MINE(factor)[own];
+  float y = SumOfLanes(MINE(acc)[own * kHalves], push.lanes) * factor;
   if (kHalves == 2) {
-    y = GeluTanh(y) * SumOfLanes(MINE(acc)[own * kHalves + kHalves - 1], push.lanes);
+    y = GeluTanh(y) * (SumOfLanes(MINE(acc)[own * kHalves + kHalves - 1], push.lanes) * factor);
   }
   if (lane != 0 || weight_row >= end || own >= MINE(rows)) return;
   if (IsGateOfExtra(push)) y = GeluTanh(y);
@@ -226,12 +407,15 @@ EARLY_KERNEL(matvec_dot) {
   const uint end = begin + push.share + (WORKGROUP < push.remainder ? 1 : 0);
   if (kExperts != kNoExperts) LoadExperts(OWNED ARGS SUBGROUP_LANE);
   WeightRow rows[kHalves];
-  UNROLL for (uint h = 0; h < kHalves; ++h) {
-    rows[h] = RowAt(OWNED ARGS begin + group, h);
-    UNROLL for (uint i = 0; i < kUnroll; ++i) {
-      MINE(raw)[i * kHalves + h] = LoadChunk(OWNED ARGS rows[h], i * push.lanes + lane);
-    }
+  UNROLL for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(OWNED ARGS begin + group, h);
+  UNROLL for (uint i = 0; i < kUnderWay; ++i) LoadTurn(OWNED ARGS rows, 0, i, lane);
+  // The host wrote the record before the step.
+  const Prologue* first = push.prologue;
+  if (first != nullptr) {
+    PrefetchAll(first->weight, push.k * 4);
+    PrefetchAll(first->norm_weight, push.k * 4);
   }
+  if (ME == 0 && IsGateOfExtra(push)) Prefetch(push.extra + (FirstOwnRow() * push.n + begin) * 4);
   // Weights are constant: the first of them are on their way before there is a row of x.
   if (kExperts == kNoExperts) WAIT_FOR_INPUTS();
   if (kOneRow == 0) {
@@ -240,8 +424,15 @@ EARLY_KERNEL(matvec_dot) {
     MINE(rows) = min(rows_of_x - FirstOwnRow(), uint(kOwnRows));
   }
   // Rows that do not exist are left out: their results are not stored.
-  for (uint own = 0; own < MINE(rows); ++own) StageRow(ARGS own);
+  for (uint own = 0; own < MINE(rows); ++own) {
+    if (first == nullptr) {
+      StageRow(ARGS own);
+    } else {
+      StageNormedRow(ARGS * first, own);
+    }
+  }
   BARRIER();
+  UNROLL for (uint own = 0; own < kOwnRows; ++own) MINE(factor)[own] = FactorOf(ARGS first, own);
   // A subgroup without a row leaves its time to the others.
   const uint first_together = begin + FirstTogether() / push.lanes;
   for (uint first_row = begin; first_row - begin + first_together < end; first_row += groups) {
@@ -251,7 +442,7 @@ EARLY_KERNEL(matvec_dot) {
       extra[own] = ExtraOf(OWNED ARGS own, weight_row, end);
     }
     UNROLL for (uint i = 0; i < kOwnRows * kHalves; ++i) MINE(acc)[i] = 0.0f;
-    const uint turn = push.lanes * kUnroll;
+    const uint turn = push.lanes * kUnderWay;
     for (uint first = 0; first < Chunks(push); first += turn) {
       // A chunk makes room for that of the next turn, or in the end for itself once more: a choice
       // would wait for it.
@@ -263,11 +454,10 @@ EARLY_KERNEL(matvec_dot) {
           rows[h] = RowAt(OWNED ARGS weight_row + groups, h);
         }
       }
-      UNROLL for (uint i = 0; i < kUnroll; ++i) {
-        AddDotChunk(OWNED ARGS first + i * push.lanes + lane, i);
-        UNROLL for (uint h = 0; h < kHalves; ++h) {
-          MINE(raw)[i * kHalves + h] = LoadChunk(OWNED ARGS rows[h], next + i * push.lanes + lane);
-        }
+      constexpr uint kAtATime = kPairs ? 2 : 1;
+      UNROLL for (uint i = 0; i < kUnderWay; i += kAtATime) {
+        AddTurn(OWNED ARGS first, i, lane);
+        UNROLL for (uint j = i; j < i + kAtATime; ++j) LoadTurn(OWNED ARGS rows, next, j, lane);
       }
     }
     UNROLL for (uint own = 0; own < kOwnRows; ++own) {

@@ -1,0 +1,508 @@
+// Attention of one row, or of each of several, over the old rows of its slot and the fresh ones. A
+// block takes a few query heads of a row, QueryRow(), that share a key/value head, and every
+// `parts`-th tile of keys; the last one to be done joins the parts. Norms and rotations of the
+// row's queries, key and value are computed on the way where the host left them out
+// (HeadTransform). Keys and values are on their way before anything waits. Accumulates in f32.
+#include "lanes.kernel"
+#include "math.kernel"
+#include "visible.kernel"
+
+#define kKeys (THREADS / kSplit)  // of a tile
+#define kQuads (kDim / 4)
+#define kLoads ((kQuads + kSplit - 1) / kSplit)  // of a key, by each thread that shares it
+#define kTeamKeys ((kKeys + kTeams - 1) / kTeams)
+// The longest heads of open forms, in vectors of four, and what follows from that.
+#define kMostQuads 256
+#define kMostLoads ROOM_FOR(kLoads, kMostQuads / 16)
+#define kMostTeamKeys ROOM_FOR(kTeamKeys, 16)
+#define kMaxParts 64
+// As many tiles one after another take less than joining the sums of several blocks.
+#define kFewTiles 2
+constexpr uint kTransforms = 3;  // of the query, the key and the value
+
+// Queries, the fresh key and value, in the end the sums of teams.
+__shared__ float4 shared_rows[(THREADS + 2 * ROOM_FOR(kQuads, kMostQuads)) * kGroup];
+// Scores, then weights, of this tile and the one before.
+__shared__ float shared_p[2 * kKeys * kGroup];
+__shared__ float shared_weight[kMaxParts * kGroup];
+__shared__ float shared_norm[kGroup + 2];
+__shared__ float shared_max[kGroup];
+__shared__ float shared_sum[kGroup];
+__shared__ float shared_factor[kGroup];
+__shared__ uint shared_arrived;
+__shared__ HeadTransform shared_heads[kTransforms];
+
+// The keys that the row may see have numbers from `first` to `past`, which is the first fresh one
+// of the slot; those of all fresh rows follow it, for steps in which a slot has several. The row is
+// at `pos` and sees keys up to `last`.
+//
+// Where the fresh rows of the slot follow one another up to the row's own, their numbers are their
+// positions: those from `stored` on are read from them as if the cache had them, and number `past`
+// is the row's own. So a row gives the same bytes in a step with the rows before it and after them.
+struct Keys {
+  int first, past, pos, last, slot;
+  int stored;     // the number of cached keys
+  int fresh_row;  // which has number `past`
+  bool sees_fresh, has_more;
+};
+
+struct Own {
+  Keys keys;
+  bool has_key, has_value;  // the fresh ones are in shared memory
+  uint4 k_words[kMostLoads];
+  uint4 v_words[kMostTeamKeys];
+  float4 acc[kGroup];
+};
+
+__forceinline__ uint QueryRow() { return kOneRow != 0 ? 0 : WORKGROUP_Z; }
+__forceinline__ uint FirstHead() { return WORKGROUP_Y * kGroup; }
+__forceinline__ uint KvHead() { return FirstHead() / (kHeads / kKvHeads); }
+
+// ---- the row's own heads ------------------------------------------------------------------------
+
+// Queries of the block come first, then the key and the value.
+__forceinline__ const HeadTransform& HeadsOf(uint item) {
+  return shared_heads[item < kGroup ? 0 : item - kGroup + 1];
+}
+__forceinline__ const float* ValuesOf(uint item) {
+  const uint row_heads = item < kGroup ? kHeads : kKvHeads;
+  const uint head = item < kGroup ? FirstHead() + item : KvHead();
+  return FLOATS_AT(AdvanceBy(HeadsOf(item).x, QueryRow() * row_heads + head, kDim * 4));
+}
+
+__forceinline__ void FindNorms(uint items) {
+  for (uint item = SUBGROUP_INDEX; item < items; item += SUBGROUP_COUNT) {
+    const HeadTransform& heads = HeadsOf(item);
+    float squares = 0.0f;
+    if (heads.x != nullptr && heads.eps >= 0.0f) {
+      const float4* values = (const float4*)ValuesOf(item);
+      for (uint quad = SUBGROUP_LANE; quad < kQuads; quad += SUBGROUP_SIZE) {
+        const float4 x = values[quad];
+        squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+      }
+    }
+    squares = SumOfLanes(squares, SUBGROUP_SIZE);
+    if (SUBGROUP_LANE == 0) {
+      shared_norm[item] = heads.eps < 0.0f ? 1.0f : rsqrtf(squares / float(kDim) + heads.eps);
+    }
+  }
+}
+
+// Keys and values as the cache keeps them; one block of a head leaves them for others.
+__forceinline__ float Kept(ARGS_ uint item, uint i, float value) {
+  if (item < kGroup) return value;
+  const uint bits = kType == kF32 ? 0 : FloatToHalf(value);
+  if (FirstHead() % (kHeads / kKvHeads) == 0) {
+    const Memory fresh = item == kGroup ? push.k_new : push.v_new;
+    const Offset to = (Offset(QueryRow()) * kKvHeads + KvHead()) * kDim + i;
+    if (kType == kF32) {
+      FLOATS_AT(fresh)[to] = value;
+    } else {
+      USHORTS_AT(fresh)[to] = ushort(bits);
+    }
+  }
+  return kType == kF32 ? value : HalfToFloat(bits);
+}
+
+__forceinline__ void PutElement(ARGS_ uint item, uint i, float value) {
+  ((float*)shared_rows)[item * kDim + i] = Kept(ARGS item, i, value);
+}
+
+// Two elements of an item: a pair that turns, or two of the rest.
+__forceinline__ void RotatePair(ARGS_ uint item, uint pair) {
+  const HeadTransform& heads = HeadsOf(item);
+  if (heads.x == nullptr) return;
+  const bool turns = pair < heads.half_rot;
+  const uint i = turns ? pair : 2 * pair, j = turns ? pair + heads.half_rot : i + 1;
+  const float* values = ValuesOf(item);
+  float a = values[i] * shared_norm[item], b = values[j] * shared_norm[item];
+  if (heads.weight != nullptr) {
+    a *= FLOATS_AT(heads.weight)[i];
+    b *= FLOATS_AT(heads.weight)[j];
+  }
+  float2 turn = make_float2(1.0f, 0.0f);
+  if (turns) {
+    const uint2 rate = ((const uint2*)heads.rates)[pair];
+    turn = CosSin(Turns(UINTS_AT(heads.pos)[QueryRow()], rate));
+  }
+  const float2 turned = Turned(a, b, turn);
+  PutElement(ARGS item, i, turned.x);
+  PutElement(ARGS item, j, turned.y);
+}
+
+__forceinline__ void PrepareHeads(ARGS_ bool fresh) {
+  const uint items = fresh ? kGroup + 2 : kGroup;
+  FindNorms(items);
+  BARRIER();
+  for (uint i = ME; i < items * (kDim / 2); i += THREADS) {
+    RotatePair(ARGS i / (kDim / 2), i % (kDim / 2));
+  }
+  if (ME < kGroup) {
+    shared_max[ME] = -kInfinity;
+    shared_sum[ME] = 0.0f;
+  }
+  BARRIER();
+}
+
+// ---- keys and values ----------------------------------------------------------------------------
+
+__forceinline__ uint FreshRows(const Push& push) {
+  return push.fresh != 0 ? push.fresh : ((const Step*)push.step)->t;
+}
+
+__forceinline__ bool Reaches(ARGS_ const Keys& keys, int key_pos) {
+  return SeesFresh(ARGS keys.pos, keys.last, key_pos);
+}
+
+__forceinline__ bool IsOther(ARGS_ const Keys& keys, int row) {
+  return row < int(FreshRows(push)) && row != keys.fresh_row && INTS(kv_slot)[row] == keys.slot;
+}
+
+__forceinline__ bool Sees(ARGS_ const Keys& keys, int at) {
+  if (at < keys.past) return Reaches(ARGS keys, at);
+  if (at == keys.past) return keys.sees_fresh;
+  if (kOneRow != 0 || !keys.has_more) return false;
+  const int other = at - keys.past - 1;
+  return IsOther(ARGS keys, other) && Reaches(ARGS keys, INTS(kv_pos)[other]);
+}
+
+// The first fresh row of the slot, and whether there is another.
+__forceinline__ void FindFreshRow(ARGS_ Keys& keys) {
+  int found = -1;
+  keys.has_more = false;
+  for (int row = int(FreshRows(push)) - 1; row >= 0; --row) {
+    if (INTS(kv_slot)[row] != keys.slot) continue;
+    keys.has_more = found >= 0;
+    found = row;
+  }
+  keys.fresh_row = max(found, 0);
+  keys.sees_fresh = found >= 0;
+}
+
+// The fresh row of the slot at position `pos`, if those before it are the rows before; or -1.
+__forceinline__ int OwnRow(ARGS_ const Keys& keys) {
+  const int rows = int(FreshRows(push)), before = keys.pos - keys.stored;
+  int own = -1;
+  for (int row = 0; row < rows; ++row) {
+    if (INTS(kv_slot)[row] == keys.slot && INTS(kv_pos)[row] == keys.pos) own = row;
+  }
+  if (own < before) return -1;
+  for (int i = 1; i <= before; ++i) {
+    if (INTS(kv_slot)[own - i] != keys.slot || INTS(kv_pos)[own - i] != keys.pos - i) return -1;
+  }
+  return own;
+}
+
+// The row sees nothing after its own key.
+__forceinline__ void JoinFreshRows(ARGS_ Keys& keys) {
+  if (kCanvas != 0 || keys.last != keys.pos || keys.pos < keys.stored) return;
+  const int own = OwnRow(ARGS keys);
+  if (own < 0) return;
+  keys.fresh_row = own;
+  keys.past = keys.pos;
+  keys.has_more = false;
+}
+
+__forceinline__ Keys FindKeys(const Push& push) {
+  const uint row = QueryRow();
+  const Memory last = shared_heads[0].last;
+  Keys keys;
+  keys.slot = INTS(q_slot)[row];
+  keys.pos = INTS(q_pos)[row];
+  keys.last = last == nullptr ? keys.pos : INTS_AT(last)[row];
+  // All that a plan of one row reads is on its way at the same time.
+  const int only_past = INTS(past)[0];
+  const int first_slot = INTS(kv_slot)[0], first_pos = INTS(kv_pos)[0];
+  const bool valid = keys.slot >= 0 && keys.slot < int(kSlots);
+  keys.past = !valid ? 0 : kSlots == 1 ? only_past : INTS(past)[keys.slot];
+  keys.stored = keys.past;
+  if (kOneRow != 0) {
+    keys.fresh_row = 0;
+    keys.sees_fresh = first_slot == keys.slot;
+    keys.has_more = false;
+  } else {
+    FindFreshRow(ARGS keys);
+    if (valid) JoinFreshRows(ARGS keys);
+  }
+  keys.first = FirstOld(ARGS keys.pos, keys.past);
+  keys.first = max(keys.first, max(keys.past - int(kCapacity), 0));
+  keys.first = min(keys.first, keys.past);
+  const int fresh_pos = kOneRow != 0 ? first_pos : INTS(kv_pos)[keys.fresh_row];
+  keys.sees_fresh = valid && keys.sees_fresh && Reaches(ARGS keys, fresh_pos);
+  keys.has_more = valid && keys.has_more;
+  return keys;
+}
+
+// Four elements of the key or value of a number, as they lie in memory.
+__forceinline__ uint4 LoadQuad(const Keys& keys, Memory state, Memory fresh, int at, uint quad) {
+  // Before its own row there are those of the keys before it, after it all in their order.
+  const uint new_row = kOneRow != 0      ? 0
+                       : at <= keys.past ? uint(keys.fresh_row - (keys.past - at))
+                                         : uint(at - keys.past - 1);
+  const bool is_new = at >= keys.stored;
+  // A remainder takes long, and caches mostly have not come round.
+  const uint place = uint(at) < kCapacity ? uint(at) : uint(at) % kCapacity;
+  const Offset row = is_new ? new_row : Offset(keys.slot) * kCapacity + place;
+  const Memory base = is_new ? fresh : state;
+  const Offset from = (row * kKvHeads + KvHead()) * kQuads + quad;
+  if (kType == kF32) return ((const uint4*)base)[from];
+  const uint2 words = ((const uint2*)base)[from];
+  return make_uint4(words.x, words.y, 0, 0);
+}
+__forceinline__ float4 QuadOf(uint4 words) {
+  return kType == kF32 ? as_float4(words) : HalvesOf(XY(words));
+}
+
+__forceinline__ void LoadKeys(OWNED_ ARGS_ int tile) {
+  const Keys& keys = MINE(keys);
+  const int at = tile + int(ME / kSplit);
+  const bool wanted = Sees(ARGS keys, at) && !(MINE(has_key) && at == keys.past);
+  UNROLL for (uint b = 0; b < kMostLoads; ++b) {
+    const uint quad = min(ME % kSplit + b * kSplit, kQuads - 1);
+    MINE(k_words)
+    [b] = wanted && b < kLoads ? LoadQuad(keys, push.k_state, push.k_new, at, quad)
+                               : make_uint4(0, 0, 0, 0);
+  }
+}
+
+__forceinline__ void LoadValues(OWNED_ ARGS_ int tile) {
+  const Keys& keys = MINE(keys);
+  const uint team = ME / kQuads;
+  UNROLL for (uint t = 0; t < kMostTeamKeys; ++t) {
+    const uint key = team * kTeamKeys + t;
+    const int at = tile + int(key);
+    // Rows that the query does not see may hold anything.
+    const bool wanted = t < kTeamKeys && team < kTeams && key < kKeys && Sees(ARGS keys, at) &&
+                        !(MINE(has_value) && at == keys.past);
+    MINE(v_words)
+    [t] =
+        wanted ? LoadQuad(keys, push.v_state, push.v_new, at, ME % kQuads) : make_uint4(0, 0, 0, 0);
+  }
+}
+
+// ---- one tile -----------------------------------------------------------------------------------
+
+__forceinline__ void Scores(OWNED_ ARGS_ int tile, uint buffer_at) {
+  const Keys& keys = MINE(keys);
+  const uint key = ME / kSplit, part = ME % kSplit;
+  const int at = tile + int(key);
+  const bool is_fresh = MINE(has_key) && at == keys.past;
+  float sum[kGroup];
+  UNROLL for (uint i = 0; i < kGroup; ++i) sum[i] = 0.0f;
+  UNROLL for (uint b = 0; b < kMostLoads; ++b) {
+    const uint quad = part + b * kSplit;
+    if (b >= kLoads || quad >= kQuads) continue;
+    const float4 k = is_fresh ? shared_rows[kGroup * kQuads + quad] : QuadOf(MINE(k_words)[b]);
+    UNROLL for (uint i = 0; i < kGroup; ++i) sum[i] += dot(k, shared_rows[i * kQuads + quad]);
+  }
+  UNROLL for (uint i = 0; i < kGroup; ++i) {
+    const float score = SumOfLanes(sum[i], kSplit) * kScale;
+    if (part == i) {
+      shared_p[buffer_at + i * kKeys + key] = Sees(ARGS keys, at) ? score : -kInfinity;
+    }
+  }
+}
+
+// Scores to weights, with a running maximum.
+__forceinline__ void Softmax(uint buffer_at) {
+  for (uint i = SUBGROUP_INDEX; i < kGroup; i += SUBGROUP_COUNT) {
+    const float old = shared_max[i];
+    const bool is_key = SUBGROUP_LANE < kKeys;
+    float* p = shared_p + buffer_at + i * kKeys + SUBGROUP_LANE;
+    const float score = is_key ? *p : -kInfinity;
+    const float most = fmaxf(MaxOfLanes(score, SUBGROUP_SIZE), old);
+    const float weight = score == -kInfinity ? 0.0f : Exp(score - most);
+    if (is_key) *p = weight;
+    const float sum = SumOfLanes(weight, SUBGROUP_SIZE);
+    if (SUBGROUP_LANE == 0) {
+      const float factor = old == -kInfinity ? 0.0f : Exp(old - most);
+      shared_factor[i] = factor;
+      shared_max[i] = most;
+      shared_sum[i] = shared_sum[i] * factor + sum;
+    }
+  }
+}
+
+__forceinline__ void AddValues(OWNED_ int tile, uint buffer_at) {
+  const uint team = ME / kQuads;
+  UNROLL for (uint i = 0; i < kGroup; ++i) MINE(acc)[i] = shared_factor[i] * MINE(acc)[i];
+  if (team >= kTeams) return;
+  UNROLL for (uint t = 0; t < kMostTeamKeys; ++t) {
+    const uint key = team * kTeamKeys + t;
+    if (t >= kTeamKeys || key >= kKeys) continue;
+    const bool is_fresh = MINE(has_value) && tile + int(key) == MINE(keys).past;
+    const float4 v =
+        is_fresh ? shared_rows[(kGroup + 1) * kQuads + ME % kQuads] : QuadOf(MINE(v_words)[t]);
+    UNROLL for (uint i = 0; i < kGroup; ++i) {
+      MINE(acc)[i] += shared_p[buffer_at + i * kKeys + key] * v;
+    }
+  }
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+// Sums over teams, each of which put a sum for every quad of the group's heads into shared memory.
+__forceinline__ float4 SumOfTeams(uint teams, uint output_at) {
+  float4 sum = BROADCAST(0.0f);
+  for (uint team = 0; team < teams; ++team) sum += shared_rows[team * kGroup * kQuads + output_at];
+  return sum;
+}
+
+// The sums of the parts of this row, and after them their sums of weights and maxima.
+__forceinline__ float4* PartialOf(ARGS_ uint parts_in_all) {
+  return (float4*)AdvanceBy(push.partial, QueryRow() * parts_in_all * kHeads, (kDim + 4) * 4);
+}
+
+// Weights of the parts' sums: y = sum w_i acc_i with w_i = exp(max_i - max) / sum_j exp(max_j -
+// max) sum_j.
+__forceinline__ void WeighParts(const float4* stats, uint parts) {
+  for (uint i = SUBGROUP_INDEX; i < kGroup; i += SUBGROUP_COUNT) {
+    float most = -kInfinity;
+    for (uint part = SUBGROUP_LANE; part < parts; part += SUBGROUP_SIZE) {
+      most = fmaxf(most, stats[part * kHeads + FirstHead() + i].y);
+    }
+    most = MaxOfLanes(most, SUBGROUP_SIZE);
+    float sum = 0.0f;
+    for (uint part = SUBGROUP_LANE; part < parts; part += SUBGROUP_SIZE) {
+      const float4 stat = stats[part * kHeads + FirstHead() + i];
+      const float weight = stat.y == -kInfinity ? 0.0f : Exp(stat.y - most);
+      shared_weight[i * kMaxParts + part] = weight;
+      sum += weight * stat.x;
+    }
+    sum = SumOfLanes(sum, SUBGROUP_SIZE);
+    if (SUBGROUP_LANE == 0) shared_factor[i] = sum > 0.0f ? 1.0f / sum : 0.0f;
+  }
+}
+
+__forceinline__ void Merge(ARGS_ uint parts_in_all, uint parts) {
+  constexpr uint kAhead = 4;  // sums on their way at a time
+  const float4* sums = PartialOf(ARGS parts_in_all);
+  const uint outputs = kGroup * kQuads;
+  WeighParts(sums + parts_in_all * kHeads * kQuads, parts);
+  BARRIER();
+  const uint teams = max(THREADS / outputs, 1u);
+  for (uint at = ME; at < teams * outputs; at += THREADS) {
+    const uint output_at = at % outputs;
+    const uint head = output_at / kQuads;
+    float4 sum = BROADCAST(0.0f);
+    for (uint first_part = at / outputs; first_part < parts; first_part += teams * kAhead) {
+      float4 values[kAhead];
+      UNROLL for (uint i = 0; i < kAhead; ++i) {
+        const uint part = min(first_part + i * teams, parts - 1);
+        values[i] = sums[(part * kHeads + FirstHead()) * kQuads + output_at];
+      }
+      UNROLL for (uint i = 0; i < kAhead; ++i) {
+        const uint part = first_part + i * teams;
+        const float weight = shared_weight[head * kMaxParts + min(part, parts - 1)];
+        sum += (part < parts ? weight : 0.0f) * values[i];
+      }
+    }
+    shared_rows[at] = sum;
+  }
+  BARRIER();
+  for (uint at = ME; at < outputs; at += THREADS) {
+    OUT_FLOAT4S(y)
+    [(Offset(QueryRow()) * kHeads + FirstHead()) * kQuads + at] =
+        SumOfTeams(teams, at) * shared_factor[at / kQuads];
+  }
+}
+
+// Every thread of the block calls it and gets the result. The counter is 0 before the first of
+// `expected` blocks, and again after the last.
+__forceinline__ bool ArrivesLast(uint* counter, uint expected) {
+  __threadfence();
+  BARRIER();
+  if (ME == 0) shared_arrived = atomicAdd(counter, 1u);
+  BARRIER();
+  __threadfence();
+  const bool last = shared_arrived + 1 == expected;
+  if (last && ME == 0) *counter = 0;
+  return last;
+}
+
+// The other fresh rows of the slot, of which the last tile had some.
+__forceinline__ void AddOthers(OWNED_ ARGS_ int tile, uint buffer_at) {
+  const int end = MINE(keys).past + 1 + int(FreshRows(push));
+  for (; tile < end; tile += int(kKeys)) {
+    LoadKeys(OWNED ARGS tile);
+    LoadValues(OWNED ARGS tile);
+    Scores(OWNED ARGS tile, buffer_at);
+    BARRIER();
+    Softmax(buffer_at);
+    BARRIER();
+    AddValues(OWNED tile, buffer_at);
+    buffer_at = kKeys * kGroup - buffer_at;
+  }
+}
+
+__forceinline__ void Finish(OWNED_ ARGS_ uint part, uint parts_in_all, uint parts) {
+  float4* partial = PartialOf(ARGS parts_in_all);
+  BARRIER();
+  const uint team = ME / kQuads;
+  if (team < kTeams) {
+    UNROLL for (uint i = 0; i < kGroup; ++i) {
+      shared_rows[(team * kGroup + i) * kQuads + ME % kQuads] = MINE(acc)[i];
+    }
+  }
+  BARRIER();
+  for (uint at = ME; at < kGroup * kQuads; at += THREADS) {
+    const float all = shared_sum[at / kQuads];
+    const float factor = parts > 1 ? 1.0f : all > 0.0f ? 1.0f / all : 0.0f;
+    const Offset place =
+        (Offset(parts > 1 ? part : QueryRow()) * kHeads + FirstHead()) * kQuads + at;
+    (parts > 1 ? partial : OUT_FLOAT4S(y))[place] = SumOfTeams(kTeams, at) * factor;
+  }
+  if (parts == 1) return;
+  if (ME < kGroup) {
+    partial[parts_in_all * kHeads * kQuads + part * kHeads + FirstHead() + ME] =
+        make_float4(shared_sum[ME], shared_max[ME], 0.0f, 0.0f);
+  }
+  uint* counter = UINTS(counters) + QueryRow() * WORKGROUPS_Y + WORKGROUP_Y;
+  if (ArrivesLast(counter, parts)) Merge(ARGS parts_in_all, parts);
+}
+
+EARLY_KERNEL(attention_row) {
+  // The host wrote the records before the step.
+  const uint words = sizeof(shared_heads) / 4;
+  for (uint i = ME; i < words; i += THREADS) {
+    ((uint*)shared_heads)[i] = ((const uint*)push.transforms)[i];
+  }
+  BARRIER();
+  for (uint i = 0; i < kTransforms; ++i) {
+    PrefetchAll(shared_heads[i].weight, kDim * 4);
+    PrefetchAll(shared_heads[i].rates, shared_heads[i].half_rot * 8);
+  }
+  WAIT_FOR_INPUTS();
+  if (kOneRow == 0 && QueryRow() >= ROWS_OF(rows)) return;
+  NEW_OWN;
+  MINE(keys) = FindKeys(push);
+  const int first = MINE(keys).first, past = MINE(keys).past;
+  const uint tiles = uint(past - first) / kKeys + 1;
+  const uint part = WORKGROUP, parts = tiles > kFewTiles ? min(WORKGROUPS, tiles) : 1;
+  if (part >= parts) return;
+  int tile = first + int(part * kKeys);
+  const int turn = int(parts * kKeys);
+  // The last tile has the fresh key.
+  const bool fresh = (tiles - 1) % parts == part;
+  MINE(has_key) = fresh && shared_heads[1].x != nullptr;
+  MINE(has_value) = fresh && shared_heads[2].x != nullptr;
+  LoadKeys(OWNED ARGS tile);
+  LoadValues(OWNED ARGS tile);
+  PrepareHeads(ARGS fresh);
+  UNROLL for (uint i = 0; i < kGroup; ++i) MINE(acc)[i] = BROADCAST(0.0f);
+  uint buffer_at = 0;
+  for (; tile <= past; tile += turn) {
+    Scores(OWNED ARGS tile, buffer_at);
+    if (tile + turn <= past) LoadKeys(OWNED ARGS tile + turn);
+    BARRIER();
+    Softmax(buffer_at);
+    BARRIER();
+    AddValues(OWNED tile, buffer_at);
+    if (tile + turn <= past) LoadValues(OWNED ARGS tile + turn);
+    buffer_at = kKeys * kGroup - buffer_at;
+  }
+  if (kOneRow == 0 && fresh && MINE(keys).has_more) {
+    AddOthers(OWNED ARGS tile - turn + int(kKeys), buffer_at);
+  }
+  Finish(OWNED ARGS part, WORKGROUPS, parts);
+}
