@@ -1,4 +1,4 @@
-// Compiles all forms of the kernels (variants.h) ahead, for the architectures that are asked for,
+// Compiles all forms of the kernels (forms.h) ahead, for the architectures that are asked for,
 // and writes the file that images.cc embeds. A form that was compiled before, from the same text
 // and by the same compiler, is taken from a folder of the build:
 //
@@ -23,8 +23,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/cuda/forms.h"
 #include "backends/cuda/images.h"
-#include "backends/cuda/variants.h"
 #include "backends/gpu/hash.h"
 #include "backends/gpu/in_parallel.h"
 #include "backends/gpu/kernel_source.h"
@@ -85,12 +85,11 @@ void Append(const std::string& name, const Folders& folders, std::set<std::strin
   }
 }
 
-std::string SourceOf(const Variant& variant, const Folders& folders) {
+std::string SourceOf(const Form& form, const Folders& folders) {
   std::set<std::string> seen;
   std::string source;
-  for (const std::string& name :
-       {std::string("dialect.cuh"), std::string("types.args.cuh"),
-        std::string(gpu::NameOf(variant.shader)) + ".args.cuh", variant.file}) {
+  for (const std::string& name : {std::string("dialect.cuh"), std::string("types.args.cuh"),
+                                  std::string(gpu::NameOf(form.shader)) + ".args.cuh", form.file}) {
     Append(name, folders, seen, source);
   }
   return source;
@@ -133,7 +132,7 @@ std::vector<Wanted> WantedArchitectures(const std::string& list) {
   return wanted;
 }
 
-std::vector<std::string> OptionsOf(const Variant& variant, const Wanted& wanted) {
+std::vector<std::string> OptionsOf(const Form& form, const Wanted& wanted) {
   std::vector<std::string> options = {
       wanted.option,
       "-std=c++17",
@@ -147,16 +146,16 @@ std::vector<std::string> OptionsOf(const Variant& variant, const Wanted& wanted)
     options.push_back("-D" + name + "=" + std::to_string(value) + "u");
   };
   define("CONSTANT_WORDS", kConstantWords);
-  if (variant.most_threads > 0) define("MOST_THREADS", variant.most_threads);
-  if (variant.open) options.emplace_back("-DOPEN");
+  if (form.most_threads > 0) define("MOST_THREADS", form.most_threads);
+  if (form.open) options.emplace_back("-DOPEN");
   const auto define_all = [&](const std::vector<Constant>& constants, const std::string& prefix) {
     for (const Constant& constant : constants) {
       define(constant.id == 0 ? "THREADS" : prefix + std::to_string(constant.id), constant.value);
     }
   };
-  define_all(variant.fixed, "C");
-  define_all(variant.chosen, "C");
-  define_all(variant.sizes, "M");
+  define_all(form.fixed, "C");
+  define_all(form.chosen, "C");
+  define_all(form.sizes, "M");
   return options;
 }
 
@@ -187,11 +186,10 @@ struct Program {
   ~Program() { nvrtcDestroyProgram(&handle); }
 };
 
-std::string Compile(const Variant& variant, const std::string& source,
+std::string Compile(const Form& form, const std::string& source,
                     const std::vector<std::string>& options, const Wanted& wanted) {
   Program program;
-  Check(nvrtcCreateProgram(&program.handle, source.c_str(), variant.file.c_str(), 0, nullptr,
-                           nullptr),
+  Check(nvrtcCreateProgram(&program.handle, source.c_str(), form.file.c_str(), 0, nullptr, nullptr),
         "nvrtcCreateProgram");
   std::vector<const char*> texts;
   for (const std::string& option : options) texts.push_back(option.c_str());
@@ -200,7 +198,7 @@ std::string Compile(const Variant& variant, const std::string& source,
   if (result == NVRTC_SUCCESS) return ImageOf(program.handle, wanted);
   std::string command;
   for (const std::string& option : options) command += " " + option;
-  throw std::runtime_error(variant.file + " does not compile with" + command + ":\n" +
+  throw std::runtime_error(form.file + " does not compile with" + command + ":\n" +
                            LogOf(program.handle));
 }
 
@@ -217,33 +215,33 @@ class Job {
   }
 
   void Run(const fs::path& out) {
-    const std::vector<Variant>& variants = AllVariants();
-    std::vector<std::string> images(variants.size() * wanted_.size());
+    const std::vector<Form>& forms = AllForms();
+    std::vector<std::string> images(forms.size() * wanted_.size());
     std::atomic<bool> failed = false;
     gpu::InParallel(images.size(), [&](size_t i) {
       if (failed) return;
       try {
-        images[i] = Image(variants[i / wanted_.size()], wanted_[i % wanted_.size()]);
+        images[i] = Image(forms[i / wanted_.size()], wanted_[i % wanted_.size()]);
       } catch (...) {
         failed = true;
         throw;
       }
     });
     WriteFile(out, FileOf(images));
-    std::fprintf(stdout, "%zu forms of kernels, %zu of %zu images compiled\n", variants.size(),
+    std::fprintf(stdout, "%zu forms of kernels, %zu of %zu images compiled\n", forms.size(),
                  compiled_.load(), images.size());
   }
 
  private:
-  std::string Image(const Variant& variant, const Wanted& wanted) {
-    const std::string source = SourceOf(variant, folders_);
-    const std::vector<std::string> options = OptionsOf(variant, wanted);
+  std::string Image(const Form& form, const Wanted& wanted) {
+    const std::string source = SourceOf(form, folders_);
+    const std::vector<std::string> options = OptionsOf(form, wanted);
     uint64_t hash = gpu::HashOf(source, gpu::HashOf(compiler_));
     for (const std::string& option : options) hash = gpu::HashOf(option, hash);
     const fs::path kept =
-        kept_ / (std::string(gpu::NameOf(variant.shader)) + "." + std::to_string(hash));
+        kept_ / (std::string(gpu::NameOf(form.shader)) + "." + std::to_string(hash));
     if (fs::exists(kept)) return ReadFile(kept);
-    std::string image = Compile(variant, source, options, wanted);
+    std::string image = Compile(form, source, options, wanted);
     ++compiled_;
     WriteFile(kept, image);
     return image;
@@ -252,7 +250,7 @@ class Job {
   [[nodiscard]] std::string FileOf(const std::vector<std::string>& images) const {
     ImagesHeader header;
     header.magic = kImagesMagic;
-    header.variants = AllVariants().size();
+    header.forms = AllForms().size();
     header.architectures = static_cast<uint32_t>(wanted_.size());
     for (size_t i = 0; i < wanted_.size(); ++i) {
       header.capabilities[i] = wanted_[i].architecture.capability;

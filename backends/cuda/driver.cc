@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "backends/cuda/commands.h"
+#include "backends/cuda/forms.h"
 #include "backends/cuda/images.h"
-#include "backends/cuda/variants.h"
 #include "backends/gpu/kernel_source.h"
 
 namespace rullama::cuda {
@@ -195,17 +195,17 @@ void CudaDriver::FillZero(const gpu::Allocation& memory) {
 // The key without the constants that the code reads as words: they do not tell kernels apart.
 gpu::PipelineKey CudaDriver::CompiledKey(const gpu::PipelineKey& key) const {
   gpu::PipelineKey compiled = key;
-  const size_t variant = FindVariant(key);
-  if (variant == AllVariants().size()) return compiled;
-  for (const Constant& constant : AllVariants()[variant].chosen) {
+  const size_t form = FindForm(key);
+  if (form == AllForms().size()) return compiled;
+  for (const Constant& constant : AllForms()[form].chosen) {
     compiled.constants.at(constant.id) = constant.value;
   }
   return compiled;
 }
 
 std::unique_ptr<gpu::Kernel> CudaDriver::Compile(const gpu::PipelineKey& key) {
-  const size_t variant = FindVariant(key);
-  if (variant == AllVariants().size()) {
+  const size_t form = FindForm(key);
+  if (form == AllForms().size()) {
     throw sdk::Error(RL_INTERNAL, "the plugin has no code for the kernel '" + TextOf(key) +
                                       "'; if it was built for tests (RULLAMA_CUDA_FORMS), use a "
                                       "release build, else please report it");
@@ -213,13 +213,13 @@ std::unique_ptr<gpu::Kernel> CudaDriver::Compile(const gpu::PipelineKey& key) {
   const Context::Scope scope(context_);
   const std::string name(gpu::NameOf(key.shader));
   CUmodule handle = nullptr;
-  Check(api_, api_.ModuleLoadData(&handle, ImageOf(variant, facts().capability).data()),
+  Check(api_, api_.ModuleLoadData(&handle, ImageOf(form, facts().capability).data()),
         "cuModuleLoadData of " + name);
   Owned<CUmodule> module = Own(handle, api_.ModuleUnload);
   CUfunction function = nullptr;
   Check(api_, api_.ModuleGetFunction(&function, handle, name.c_str()),
         "cuModuleGetFunction of " + name);
-  const uint32_t shared_bytes = AllVariants()[variant].shared_bytes;
+  const uint32_t shared_bytes = AllForms()[form].shared_bytes;
   if (shared_bytes > 0) {
     Check(api_,
           api_.FuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backends/cuda/api.h"
-#include "backends/cuda/variants.h"
+#include "backends/cuda/forms.h"
 
 namespace rullama::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <optional>
 
-#include "backends/cuda/variants.h"
+#include "backends/cuda/forms.h"
 
 // Written at build time by compile_cuda_kernels: RULLAMA_CUDA_IMAGES is its path.
 __asm__(
@@ -27,10 +27,10 @@ const ImagesHeader& Header() {
   static const ImagesHeader kHeader = [] {
     ImagesHeader header;
     std::memcpy(&header, rullama_cuda_images, sizeof(header));
-    if (header.magic != kImagesMagic || header.variants != AllVariants().size()) {
+    if (header.magic != kImagesMagic || header.forms != AllForms().size()) {
       throw sdk::Error(RL_INTERNAL, "the plugin's file of kernels has " +
-                                        std::to_string(header.variants) + " forms, expected " +
-                                        std::to_string(AllVariants().size()) +
+                                        std::to_string(header.forms) + " forms, expected " +
+                                        std::to_string(AllForms().size()) +
                                         ", or is none; build it anew (cuda_kernels)");
     }
     return header;
@@ -82,8 +82,8 @@ bool IsPtxFor(uint32_t capability) {
   return ArchitectureOf(BestFor(capability).value()).kind == Architecture::Kind::kPtx;
 }
 
-std::span<const std::byte> ImageOf(size_t variant, uint32_t capability) {
-  const size_t index = variant * Header().architectures + BestFor(capability).value();
+std::span<const std::byte> ImageOf(size_t form, uint32_t capability) {
+  const size_t index = form * Header().architectures + BestFor(capability).value();
   ImagePlace place{};
   std::memcpy(&place, rullama_cuda_images + sizeof(ImagesHeader) + index * sizeof(place),
               sizeof(place));

@@ -1,5 +1,5 @@
 // The code of the kernels, compiled ahead and embedded in the plugin: for each form of a kernel
-// (variants.h) an image for each architecture that the build was configured for.
+// (forms.h) an image for each architecture that the build was configured for.
 //
 // Thread safety: none needed; constants.
 #pragma once
@@ -29,7 +29,7 @@ struct Architecture {
 inline constexpr uint32_t kMostArchitectures = 16;
 struct ImagesHeader {
   uint64_t magic = 0;
-  uint64_t variants = 0;
+  uint64_t forms = 0;
   uint32_t architectures = 0, capabilities[kMostArchitectures] = {};
   Architecture::Kind kinds[kMostArchitectures] = {};
 };
@@ -43,7 +43,7 @@ bool HasCodeFor(uint32_t capability);
 // Whether the driver has to compile them for such devices. HasCodeFor() it.
 bool IsPtxFor(uint32_t capability);
 // The best image of a form for a device. It ends with a zero byte. HasCodeFor() the device.
-std::span<const std::byte> ImageOf(size_t variant, uint32_t capability);
+std::span<const std::byte> ImageOf(size_t form, uint32_t capability);
 // The architectures of all images, for messages: "8.0, 9.0 and later".
 std::string CodeText();
 // 90 is "9.0".

@@ -1,6 +1,6 @@
 #include "backends/cuda/target.h"
 
-#include "backends/cuda/variants.h"
+#include "backends/cuda/forms.h"
 
 namespace rullama::cuda {
 namespace {

@@ -41,7 +41,7 @@
 #define kMayBeHalf kHalfWeights
 #endif
 
-// What two steps need (CoopBytes in variants.cc).
+// What two steps need (CoopBytes in forms.cc).
 extern __shared__ uint4 tiles[];
 __forceinline__ uint4* TileOf(uint step) { return tiles + step % 2 * kStepVectors; }
 

@@ -1,4 +1,4 @@
-#include "backends/cuda/variants.h"
+#include "backends/cuda/forms.h"
 
 #include <rullama/sdk/dtype.h>
 
@@ -109,20 +109,20 @@ class List {
     AddAttention();
     AddOthers();
   }
-  std::vector<Variant> variants;
+  std::vector<Form> forms;
 
  private:
-  Variant& Add(Shader shader, const Values& fixed, uint32_t most_threads = 0) {
-    Variant& variant = variants.emplace_back();
-    variant.shader = shader;
-    variant.fixed = ConstantsOf(shader, fixed);
-    variant.file = std::string(gpu::NameOf(shader)) + ".kernel";
+  Form& Add(Shader shader, const Values& fixed, uint32_t most_threads = 0) {
+    Form& form = forms.emplace_back();
+    form.shader = shader;
+    form.fixed = ConstantsOf(shader, fixed);
+    form.file = std::string(gpu::NameOf(shader)) + ".kernel";
     if (most_threads > 0) {
-      variant.most_threads = most_threads;
-      variant.bounds.push_back({{0}, most_threads});
+      form.most_threads = most_threads;
+      form.bounds.push_back({{0}, most_threads});
     }
     has_.insert({shader, true});
-    return variant;
+    return form;
   }
 
   static std::vector<Constant> ConstantsOf(Shader shader, const Values& values) {
@@ -131,11 +131,10 @@ class List {
     return out;
   }
 
-  static void Limit(Variant& variant, std::initializer_list<std::string_view> names,
-                    uint64_t most) {
+  static void Limit(Form& form, std::initializer_list<std::string_view> names, uint64_t most) {
     Bound bound{{}, most};
-    for (const std::string_view name : names) bound.ids.push_back(IdOf(variant.shader, name));
-    variant.bounds.push_back(std::move(bound));
+    for (const std::string_view name : names) bound.ids.push_back(IdOf(form.shader, name));
+    form.bounds.push_back(std::move(bound));
   }
 
   // ---- products with weights: forms for each type of them
@@ -182,16 +181,16 @@ class List {
     values.push_back({"kNr", nr});
     values.push_back({"kNt", nt});
     if (dense) values.push_back({"kMode", 0});
-    Variant& variant = Add(Shader::kMatVec, values);
-    variant.chosen = ConstantsOf(Shader::kMatVec, {{"kUnroll", unroll}});
+    Form& form = Add(Shader::kMatVec, values);
+    form.chosen = ConstantsOf(Shader::kMatVec, {{"kUnroll", unroll}});
   }
 
   void AddMatMul(const WeightType& type) {
     constexpr uint32_t kMostRows = 64;
     for (const uint32_t glu : {0U, 1U}) {
-      Variant& variant = Add(Shader::kMatMul, Joined({{"kGlu", glu}}, type.values), 256);
-      variant.sizes = ConstantsOf(Shader::kMatMul, {{"kTile", kMostRows}});
-      Limit(variant, {"kTile"}, kMostRows);
+      Form& form = Add(Shader::kMatMul, Joined({{"kGlu", glu}}, type.values), 256);
+      form.sizes = ConstantsOf(Shader::kMatMul, {{"kTile", kMostRows}});
+      Limit(form, {"kTile"}, kMostRows);
     }
   }
 
@@ -217,13 +216,13 @@ class List {
 
   void AddMatVecDot(const Values& values, uint32_t turns, uint32_t own) {
     constexpr uint32_t kMostColumns = 18432;
-    Variant& variant =
+    Form& form =
         Add(Shader::kMatVecDot, Joined({{"THREADS", kRowThreads}, {"kOwnRows", own}}, values));
-    variant.file = "matvec_dot.cuh";
-    variant.chosen =
+    form.file = "matvec_dot.cuh";
+    form.chosen =
         ConstantsOf(Shader::kMatVecDot, {{"kMaxColumns", kMostColumns / own}, {"kTurns", turns}});
-    Limit(variant, {"kMaxColumns"}, kMostColumns / own);
-    Limit(variant, {"kTurns"}, turns);
+    Limit(form, {"kMaxColumns"}, kMostColumns / own);
+    Limit(form, {"kTurns"}, turns);
   }
 
   // Two steps of 64 terms of all parts together, with a vector of 8 numbers between rows.
@@ -240,18 +239,17 @@ class List {
       for (const uint32_t glu : {0U, 1U}) {
         for (const uint32_t parts : {1U, 2U}) {
           if (parts == 2 && !is_any && !type.is_half) continue;
-          Variant& variant =
-              Add(Shader::kMatMulCoop, Joined({{"THREADS", tile.threads()},
-                                               {"kGlu", glu},
-                                               {"kTile", tile.rows},
-                                               {"kColumns", tile.columns},
-                                               {"kSubgroupRows", tile.subgroup_rows},
-                                               {"kSubgroupColumns", tile.subgroup_columns},
-                                               {"kParts", parts}},
-                                              type.values));
-          variant.file = "matmul_coop.cuh";
-          variant.shared_bytes = CoopBytes(tile, parts);
-          variant.open = is_any;
+          Form& form = Add(Shader::kMatMulCoop, Joined({{"THREADS", tile.threads()},
+                                                        {"kGlu", glu},
+                                                        {"kTile", tile.rows},
+                                                        {"kColumns", tile.columns},
+                                                        {"kSubgroupRows", tile.subgroup_rows},
+                                                        {"kSubgroupColumns", tile.subgroup_columns},
+                                                        {"kParts", parts}},
+                                                       type.values));
+          form.file = "matmul_coop.cuh";
+          form.shared_bytes = CoopBytes(tile, parts);
+          form.open = is_any;
         }
       }
     }
@@ -301,7 +299,7 @@ class List {
         }
       }
       for (const uint32_t type : {f16, f32}) {
-        Variant& any =
+        Form& any =
             Add(Shader::kAttentionRow, Joined({{"kGroup", group}, {"kType", type}}, values));
         any.file = kRowAttention;
         any.open = true;
@@ -314,7 +312,7 @@ class List {
     for (const uint32_t dim : {128U, 256U, 512U}) {
       if (!kFewForms || dim == 256) AddAttention(dim);
     }
-    Variant& tiles = Add(Shader::kAttention, {{"THREADS", 128}, {"kBatch", 8}});
+    Form& tiles = Add(Shader::kAttention, {{"THREADS", 128}, {"kBatch", 8}});
     tiles.open = true;
     // Queries of a workgroup: 16 at most, with 4,096 elements in all.
     tiles.sizes = ConstantsOf(Shader::kAttention, {{"kGroup", 1}, {"kRows", 16}, {"kDim", 256}});
@@ -329,17 +327,17 @@ class List {
                                        {"kDim", dim}})
           .file = "attention_half_coop.cuh";
     }
-    Variant& stats = Add(Shader::kAttentionStats, {{"THREADS", 64}});
+    Form& stats = Add(Shader::kAttentionStats, {{"THREADS", 64}});
     stats.open = true;
     stats.sizes = ConstantsOf(Shader::kAttentionStats, {{"kGroup", 8}, {"kDim", 512}});
     Limit(stats, {"kGroup"}, 8);
     Limit(stats, {"kGroup", "kDim"}, 4096);
 
     for (const uint32_t own : {8U, 16U, 32U}) {
-      Variant& q = Add(Shader::kAttentionGradQ, {{"THREADS", 256}, {"kPairs", own}});
+      Form& q = Add(Shader::kAttentionGradQ, {{"THREADS", 256}, {"kPairs", own}});
       q.open = true;
       Limit(q, {"kPairs", "kDim"}, 8192);
-      Variant& kv = Add(Shader::kAttentionGradKv, {{"THREADS", 256}, {"kKeys", own}});
+      Form& kv = Add(Shader::kAttentionGradKv, {{"THREADS", 256}, {"kKeys", own}});
       kv.open = true;
       Limit(kv, {"kKeys", "kDim"}, 8192);
     }
@@ -365,9 +363,9 @@ class List {
          {Shader::kTopK, Shader::kTypicalP, Shader::kRowSample, Shader::kEntropyAccept}) {
       // The longest list that lowering has in shared memory.
       constexpr uint32_t kList = 2048;
-      Variant& variant = Add(shader, {}, kWide);
-      variant.sizes = ConstantsOf(shader, {{"kShared", kList}});
-      Limit(variant, {"kShared"}, kList);
+      Form& form = Add(shader, {}, kWide);
+      form.sizes = ConstantsOf(shader, {{"kShared", kList}});
+      Limit(form, {"kShared"}, kList);
     }
     for (const Shader shader : gpu::AllShaders()) {
       if (!has_.contains(shader) && IsUsed(shader)) Add(shader, {}, kUsual);
@@ -390,7 +388,7 @@ class List {
   std::map<Shader, bool> has_;
 };
 
-bool Fits(const Variant& variant, const gpu::PipelineKey& key) {
+bool Fits(const Form& form, const gpu::PipelineKey& key) {
   const auto has = [&](const Constant& constant) {
     return key.constants.at(constant.id) == constant.value;
   };
@@ -399,23 +397,22 @@ bool Fits(const Variant& variant, const gpu::PipelineKey& key) {
     for (const size_t id : bound.ids) product *= key.constants.at(id);
     return product <= bound.most;
   };
-  return variant.shader == key.shader && std::ranges::all_of(variant.fixed, has) &&
-         std::ranges::all_of(variant.bounds, keeps);
+  return form.shader == key.shader && std::ranges::all_of(form.fixed, has) &&
+         std::ranges::all_of(form.bounds, keeps);
 }
 
 }  // namespace
 
 bool HasFormsFor(DType type) { return gpu::IsMatrixType(type) && (!kFewForms || IsUsual(type)); }
 
-const std::vector<Variant>& AllVariants() {
+const std::vector<Form>& AllForms() {
   static const List kList;
-  return kList.variants;
+  return kList.forms;
 }
 
-size_t FindVariant(const gpu::PipelineKey& key) {
-  const std::vector<Variant>& all = AllVariants();
-  const auto found =
-      std::ranges::find_if(all, [&](const Variant& variant) { return Fits(variant, key); });
+size_t FindForm(const gpu::PipelineKey& key) {
+  const std::vector<Form>& all = AllForms();
+  const auto found = std::ranges::find_if(all, [&](const Form& form) { return Fits(form, key); });
   return static_cast<size_t>(found - all.begin());
 }
 

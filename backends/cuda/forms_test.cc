@@ -1,5 +1,5 @@
 // Every kernel that lowering asks for is compiled ahead.
-#include "backends/cuda/variants.h"
+#include "backends/cuda/forms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 using gpu::ProductMode;
 using gpu::Shader;
 
-bool Exists(const gpu::PipelineKey& key) { return FindVariant(key) < AllVariants().size(); }
+bool Exists(const gpu::PipelineKey& key) { return FindForm(key) < AllForms().size(); }
 
 gpu::Target TargetOfH200(const DriverOptions& options) {
   Facts facts;
@@ -129,7 +129,7 @@ void ExpectProducts(const DriverOptions& options, DType type, int64_t n, int64_t
   }
 }
 
-TEST(CudaVariants, ProductsOfAllTypesAndShapes) {
+TEST(CudaForms, ProductsOfAllTypesAndShapes) {
   EXPECT_GE(MatrixTypes().size(), 6U);
   constexpr DriverOptions kPlain{.tensor_cores = false, .integer_dot = false};
   for (const DriverOptions& options : {DriverOptions{}, kPlain}) {
@@ -146,15 +146,15 @@ TEST(CudaVariants, ProductsOfAllTypesAndShapes) {
 }
 
 // The kernels of the target have forms for any values, within what lowering keeps to.
-TEST(CudaVariants, KernelsOfOtherOps) {
+TEST(CudaForms, KernelsOfOtherOps) {
   for (const Shader shader : gpu::AllShaders()) {
     const bool product = shader == Shader::kMatVecDot || shader == Shader::kMatMulCoop ||
                          shader == Shader::kMatVec || shader == Shader::kMatMul ||
                          shader == Shader::kMatMulStored || shader == Shader::kMatMulPlain;
     const bool half = shader == Shader::kAttentionHalfCoop;
     const bool special = TraitsOf(shader).on_matrix_units && !product && !half;
-    const auto is_one = [&](const Variant& variant) { return variant.shader == shader; };
-    const bool has = std::ranges::any_of(AllVariants(), is_one);
+    const auto is_one = [&](const Form& form) { return form.shader == shader; };
+    const bool has = std::ranges::any_of(AllForms(), is_one);
     EXPECT_EQ(has, !special) << gpu::NameOf(shader);
     if (special || product || half) continue;
     gpu::PipelineKey key{shader, {64}};
@@ -189,7 +189,7 @@ gpu::PipelineKey AttentionKey(uint32_t group, uint32_t rows, uint32_t dim) {
                                   .batch = 8})};
 }
 
-TEST(CudaVariants, AttentionWithinItsMemory) {
+TEST(CudaForms, AttentionWithinItsMemory) {
   EXPECT_TRUE(Exists(AttentionKey(8, 2, 256)));
   EXPECT_TRUE(Exists(AttentionKey(8, 1, 512)));
   EXPECT_TRUE(Exists(AttentionKey(1, 16, 64)));
@@ -198,7 +198,7 @@ TEST(CudaVariants, AttentionWithinItsMemory) {
   EXPECT_FALSE(Exists(AttentionKey(8, 2, 512))) << "queries too long together";
 }
 
-TEST(CudaVariants, AttentionOnTensorCores) {
+TEST(CudaForms, AttentionOnTensorCores) {
   for (const auto& [queries, dim] : {std::pair{64U, 256U}, {32U, 256U}, {32U, 512U}}) {
     const gpu::PipelineKey key{
         Shader::kAttentionHalfCoop,
@@ -217,7 +217,7 @@ TEST(CudaVariants, AttentionOnTensorCores) {
   }
 }
 
-TEST(CudaVariants, AttentionOfOneRow) {
+TEST(CudaForms, AttentionOfOneRow) {
   for (const uint32_t dim : {8U, 64U, 128U, 256U, 512U, 1024U}) {
     for (const DType type : {DType::kF16, DType::kF32}) {
       const gpu::PipelineKey key{
@@ -241,7 +241,7 @@ TEST(CudaVariants, AttentionOfOneRow) {
   }
 }
 
-TEST(CudaVariants, ConstantsFitTheirMemory) {
+TEST(CudaForms, ConstantsFitTheirMemory) {
   for (const Shader shader : gpu::AllShaders()) {
     EXPECT_LT(gpu::ConstantsOf(shader).size() + 1, kConstantWords) << gpu::NameOf(shader);
   }
@@ -266,10 +266,10 @@ TEST(CudaImages, EachFormHasOneWithItsKernel) {
   for (const uint32_t capability : {80U, 86U, 89U, 90U, 100U, 120U}) {
     if (!HasCodeFor(capability)) continue;
     ++devices;
-    for (size_t i = 0; i < AllVariants().size(); ++i) {
+    for (size_t i = 0; i < AllForms().size(); ++i) {
       const std::span<const std::byte> image = ImageOf(i, capability);
       const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
-      const std::string_view name = gpu::NameOf(AllVariants()[i].shader);
+      const std::string_view name = gpu::NameOf(AllForms()[i].shader);
       EXPECT_NE(text.find(name), std::string_view::npos) << name;
       EXPECT_EQ(text.data()[text.size()], '\0');
     }

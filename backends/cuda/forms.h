@@ -28,7 +28,7 @@ struct Bound {
   uint64_t most;
 };
 
-struct Variant {
+struct Form {
   gpu::Shader shader;
   std::vector<Constant> fixed;   // a key has these values
   std::vector<Constant> chosen;  // in the code, whatever a key has: any value gives right results
@@ -45,11 +45,11 @@ struct Variant {
 bool HasFormsFor(DType type);
 
 // All of them, the best ones of a kernel first. The build compiles them in this order.
-const std::vector<Variant>& AllVariants();
+const std::vector<Form>& AllForms();
 
 // The index of the first form that can run this kernel with these constants; that of none is
-// AllVariants().size().
-size_t FindVariant(const gpu::PipelineKey& key);
+// AllForms().size().
+size_t FindForm(const gpu::PipelineKey& key);
 
 // Words of the memory from which kernels read constants (dialect.cuh).
 inline constexpr size_t kConstantWords = 16;
