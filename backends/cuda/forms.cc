@@ -79,10 +79,11 @@ bool IsRare(DType type) {
 // Types of weights of products, as values of kType; and any type of blocks.
 struct WeightType {
   Values values;
-  bool in_blocks, is_half;
+  bool in_blocks, is_half, is_q4_k;
+  [[nodiscard]] bool is_any() const { return values.empty(); }
 };
 
-const WeightType kAnyBlocks{{}, true, false};
+const WeightType kAnyBlocks{{}, true, false, false};
 
 std::vector<WeightType> WeightTypes(bool with_rare) {
   std::vector<WeightType> types;
@@ -90,7 +91,8 @@ std::vector<WeightType> WeightTypes(bool with_rare) {
     if (!HasFormsFor(info.dtype) || (IsRare(info.dtype) && !with_rare)) continue;
     types.push_back({{{"kType", static_cast<uint32_t>(info.dtype)}},
                      IsBlockType(info.dtype),
-                     info.dtype == DType::kF16});
+                     info.dtype == DType::kF16,
+                     info.dtype == DType::kQ4_K});
   }
   return types;
 }
@@ -195,26 +197,29 @@ class List {
   }
 
   // Rows of x that fit shared memory, of as many columns together. Several rows of a workgroup, as
-  // of sequences that are decoded side by side, share the forms for any type.
+  // of sequences that are decoded side by side, share the forms for any type; but those of q4_k add
+  // in another order.
   void AddMatVecDot(const WeightType& type) {
     constexpr auto kDense = static_cast<uint32_t>(gpu::ExpertLayout::kNoExperts);
     constexpr auto kStacked = static_cast<uint32_t>(gpu::ExpertLayout::kStacked);
     constexpr auto kSideBySide = static_cast<uint32_t>(gpu::ExpertLayout::kSideBySide);
-    const bool has_several = type.values.empty() || kFewForms;
+    const bool has_several = type.is_any() || type.is_q4_k || kFewForms;
     for (const uint32_t halves : {1U, 2U}) {
       for (const uint32_t experts : {kDense, kStacked, kSideBySide}) {
         // Sums over experts are not gated.
         if (experts == kSideBySide && halves == 2) continue;
         const Values values = Joined({{"kHalves", halves}, {"kExperts", experts}}, type.values);
         // A norm of a short row takes fewer registers.
-        if (experts != kSideBySide) AddMatVecDot(values, 1, 1);
+        if (experts != kSideBySide && !type.is_any()) AddMatVecDot(values, 1, 1);
         const uint32_t most = has_several && experts == kDense ? 4 : 1;
-        for (uint32_t own = 1; own <= most; ++own) AddMatVecDot(values, kMostTurns, own);
+        for (uint32_t own = 1; own <= most; ++own) {
+          AddMatVecDot(values, kMostTurns, own).open = type.is_any();
+        }
       }
     }
   }
 
-  void AddMatVecDot(const Values& values, uint32_t turns, uint32_t own) {
+  Form& AddMatVecDot(const Values& values, uint32_t turns, uint32_t own) {
     constexpr uint32_t kMostColumns = 18432;
     Form& form =
         Add(Shader::kMatVecDot, Joined({{"THREADS", kRowThreads}, {"kOwnRows", own}}, values));
@@ -223,6 +228,7 @@ class List {
         ConstantsOf(Shader::kMatVecDot, {{"kMaxColumns", kMostColumns / own}, {"kTurns", turns}});
     Limit(form, {"kMaxColumns"}, kMostColumns / own);
     Limit(form, {"kTurns"}, turns);
+    return form;
   }
 
   // Two steps of 64 terms of all parts together, with a vector of 8 numbers between rows.

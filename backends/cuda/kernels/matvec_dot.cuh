@@ -16,11 +16,18 @@
 #include "small_numbers.cuh"
 #include "weights.kernel"
 
-// Two chunks of q4_k that follow each other have their scales together: a lane takes both.
-#define kPairs (kType == kQ4_K)
+// Two chunks of q4_k that follow each other have their scales together: a lane takes both. Forms
+// for any type do without.
+//
 // Chunks of a row of weights that a lane has under way at a time: as many as there are registers
 // for.
+#ifdef OPEN
+#define kPairs false
+#define kUnderWay 2
+#else
+#define kPairs (kType == kQ4_K)
 #define kUnderWay (kPairs && kHalves == 1 ? 8 : 4)
+#endif
 
 // A thread loads quads of a row some at a time, and decodes the chunks of some rows of weights.
 STRUCT(Own) {
