@@ -35,6 +35,8 @@ Target TargetOf(const std::string& device) {
     target.can.row_attention = false;
   } else if (device == "no_int8_dot") {
     target.can.integer_dot = false;
+  } else if (device == "norms_by_bytes") {
+    target.can.norms_by_bytes = true;
   } else if (device == "short_prologue") {
     target.prefers.max_prologue = 128;
   } else if (device == "matrix_units") {
@@ -118,7 +120,7 @@ TEST_P(FuseTest, GivesTheExpectedNodes) {
 
 INSTANTIATE_TEST_SUITE_P(Gpu, FuseTest,
                          testing::Values("layer", "router", "attention", "clamps", "norms",
-                                         "learns", "low_rank", "not_fused"),
+                                         "norms_by_bytes", "learns", "low_rank", "not_fused"),
                          [](const testing::TestParamInfo<const char*>& test) {
                            return std::string(test.param);
                          });
