@@ -9,7 +9,8 @@
 
 namespace rullama::gpu {
 
-KernelCache::KernelCache(Driver& driver) : driver_(driver) {
+KernelCache::KernelCache(Driver& driver, std::chrono::milliseconds save_period)
+    : driver_(driver), save_period_(save_period) {
   const std::string name = driver_.CacheName();
   if (!name.empty()) driver_.LoadCache(driver_.host().BlobGet(name));
 }
@@ -43,6 +44,14 @@ void KernelCache::Save() noexcept {
   }
 }
 
+void KernelCache::SaveNowAndThen() noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  if (!changed_ || now - saved_ < save_period_) return;
+  Save();
+  changed_ = false;
+  saved_ = now;
+}
+
 uint64_t KernelCache::Prepare(std::span<const PipelineKey> keys) {
   std::vector<PipelineKey> missing;
   for (const PipelineKey& key : keys) {
@@ -63,6 +72,7 @@ uint64_t KernelCache::Prepare(std::span<const PipelineKey> keys) {
     kernels_.emplace(missing[i], std::move(made[i]));
     changed_ = true;
   }
+  SaveNowAndThen();
   if (failure) std::rethrow_exception(failure);
   return missing.size();
 }

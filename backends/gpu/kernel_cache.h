@@ -1,9 +1,11 @@
 // Kernels by shader and constants, compiled when a plan first needs them and kept until the device
-// is closed. What the driver makes of them lives in the host's cache between runs.
+// is closed. What the driver makes of them lives in the host's cache between runs, also if the
+// process is killed.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,8 +18,11 @@ namespace rullama::gpu {
 
 class KernelCache {
  public:
+  // How often new kernels are handed to the host while others are compiled.
+  static constexpr std::chrono::milliseconds kSavePeriod{3000};
+
   // Gives the driver what the host has kept.
-  explicit KernelCache(Driver& driver);
+  explicit KernelCache(Driver& driver, std::chrono::milliseconds save_period = kSavePeriod);
   ~KernelCache();  // hands new kernels to the host
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
@@ -32,8 +37,11 @@ class KernelCache {
 
  private:
   void Save() noexcept;
+  void SaveNowAndThen() noexcept;
 
   Driver& driver_;
+  const std::chrono::milliseconds save_period_;
+  std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
   Kernels kernels_;  // by Driver::CompiledKey
   std::map<std::vector<PipelineKey>, std::unique_ptr<JoinedKernels>> joined_;
   bool changed_ = false;

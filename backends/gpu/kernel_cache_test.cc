@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -60,6 +61,27 @@ TEST(KernelCache, TheHostKeepsWhatIsNew) {
   { const KernelCache unchanged(again); }
   EXPECT_THAT(again.loaded, SizeIs(5));
   EXPECT_THAT(other.blobs.at("fake"), SizeIs(5)) << "nothing was compiled";
+}
+
+TEST(KernelCache, TheHostKeepsWhatIsNewEvenIfTheProcessIsKilled) {
+  FakeHost host;
+  FakeDriver driver(host);
+  KernelCache kernels(driver, std::chrono::milliseconds(0));
+  kernels.Prepare(std::vector{kFirst, kSecond});
+  EXPECT_THAT(host.blobs.at("fake"), SizeIs(2));
+  host.blobs["fake"].clear();
+  kernels.Prepare(std::vector{kSecond});
+  EXPECT_THAT(host.blobs.at("fake"), IsEmpty()) << "nothing was compiled";
+  kernels.Prepare(std::vector{kThird});
+  EXPECT_THAT(host.blobs.at("fake"), SizeIs(3));
+}
+
+TEST(KernelCache, TheHostIsHandedFewKernelsNowAndThen) {
+  FakeHost host;
+  FakeDriver driver(host);
+  KernelCache kernels(driver, std::chrono::hours(1));
+  kernels.Prepare(std::vector{kFirst});
+  EXPECT_THAT(host.blobs["fake"], IsEmpty());
 }
 
 class WithoutCache final : public FakeDriver {

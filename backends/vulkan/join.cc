@@ -441,15 +441,24 @@ Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> co
   return result;
 }
 
-Joined Join(const Spirv& driver, std::span<const Spirv> tasks, uint32_t threads) {
+void CheckStop(const std::atomic<bool>& stop) {
+  if (stop) throw sdk::Error(RL_CANCELLED, "shaders that are being joined were given up");
+}
+
+Joined Join(const Spirv& driver, std::span<const Spirv> tasks, uint32_t threads,
+            const std::atomic<bool>& stop) {
   std::vector<Spirv> flat(tasks.size());
-  gpu::InParallel(tasks.size(), [&](size_t i) { flat[i] = Flat(tasks[i]); });
+  gpu::InParallel(tasks.size(), [&](size_t i) {
+    CheckStop(stop);
+    flat[i] = Flat(tasks[i]);
+  });
   Joiner joiner;
   joiner.Add(driver);
   std::vector<uint32_t> mains;
   mains.reserve(flat.size());
   for (const Spirv& task : flat) mains.push_back(joiner.Add(task));
   Joined joined = joiner.Finish(mains, threads);
+  CheckStop(stop);
   joined.code = WithValues(joined.code);
   return joined;
 }

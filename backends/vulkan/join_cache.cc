@@ -37,16 +37,6 @@ struct Head {
   uint32_t words = 0;         // of the code, which follows
 };
 
-uint64_t HashOfSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks) {
-  const std::string_view join_sources = RULLAMA_JOIN_SOURCES, tools = spvSoftwareVersionString();
-  uint64_t hash = HashWithSize(tools, HashWithSize(join_sources, gpu::kEmptyHash));
-  hash = HashWithSize(driver, hash);
-  for (const TaskSource& task : tasks) {
-    hash = HashWithSize(task.constants, HashWithSize(task.code, hash));
-  }
-  return hash;
-}
-
 std::vector<std::byte> Pack(uint64_t sources, const Joined& joined) {
   std::vector<std::byte> bytes;
   gpu::Append(Head{sources, joined.shared_bytes, static_cast<uint32_t>(joined.code.size())}, bytes);
@@ -66,20 +56,33 @@ std::optional<Joined> Unpack(uint64_t sources, std::span<const std::byte> bytes)
 
 }  // namespace
 
-Joined JoinSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks) {
+uint64_t HashOfSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks) {
+  const std::string_view join_sources = RULLAMA_JOIN_SOURCES, tools = spvSoftwareVersionString();
+  uint64_t hash = HashWithSize(tools, HashWithSize(join_sources, gpu::kEmptyHash));
+  hash = HashWithSize(driver, hash);
+  for (const TaskSource& task : tasks) {
+    hash = HashWithSize(task.constants, HashWithSize(task.code, hash));
+  }
+  return hash;
+}
+
+Joined JoinSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks,
+                   const std::atomic<bool>& stop) {
   std::vector<Spirv> codes(tasks.size());
-  gpu::InParallel(tasks.size(),
-                  [&](size_t i) { codes[i] = WithConstants(tasks[i].code, tasks[i].constants); });
+  gpu::InParallel(tasks.size(), [&](size_t i) {
+    CheckStop(stop);
+    codes[i] = WithConstants(tasks[i].code, tasks[i].constants);
+  });
   const uint32_t threads = tasks.front().constants.front();
-  return Join(WithConstants(driver, {&threads, 1}), codes, threads);
+  return Join(WithConstants(driver, {&threads, 1}), codes, threads, stop);
 }
 
 Joined JoinWithCache(const sdk::Host& host, std::span<const uint32_t> driver,
-                     std::span<const TaskSource> tasks) {
+                     std::span<const TaskSource> tasks, const std::atomic<bool>& stop) {
   const std::string key = KeyOf(tasks);
   const uint64_t sources = HashOfSources(driver, tasks);
   if (auto kept = Unpack(sources, host.BlobGet(key))) return *std::move(kept);
-  Joined joined = JoinSources(driver, tasks);
+  Joined joined = JoinSources(driver, tasks, stop);
   // A host that keeps nothing costs the next start some time.
   static_cast<void>(host.BlobPut(key, Pack(sources, joined)));
   return joined;

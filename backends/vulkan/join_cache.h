@@ -5,6 +5,7 @@
 
 #include <rullama/sdk/backend.h>
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -21,12 +22,17 @@ struct TaskSource {
   std::span<const uint32_t> constants;
 };
 
+// Of all that the code of WithConstants() and Join() depends on: these shaders, the sources of this
+// folder, and SPIRV-Tools.
+uint64_t HashOfSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks);
+
 // Puts the constants into a driver and one task or more, and joins them. Throws as Join() does.
-Joined JoinSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks);
+Joined JoinSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks,
+                   const std::atomic<bool>& stop = kNeverStop);
 
 // The same, from the host's cache if this build has put it there. A blob of another build is
 // replaced.
 Joined JoinWithCache(const sdk::Host& host, std::span<const uint32_t> driver,
-                     std::span<const TaskSource> tasks);
+                     std::span<const TaskSource> tasks, const std::atomic<bool>& stop = kNeverStop);
 
 }  // namespace rullama::vulkan

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "backends/gpu/bytes.h"
 #include "backends/gpu/kernel_source.h"
 #include "backends/gpu/target.h"
 #include "backends/vulkan/driver.h"
@@ -38,24 +39,24 @@ std::optional<Spirv> WithKhr(const Spirv& code, std::string_view name) {
 }
 
 // The shader of Pipelines::Join.
-Joined JoinedShader(const sdk::Host& host, std::span<const PipelineKey> kinds) {
+Joined JoinedShader(const sdk::Host& host, std::span<const PipelineKey> kinds,
+                    const std::atomic<bool>& given_up) {
   std::vector<TaskSource> sources;
   for (const PipelineKey& kind : kinds) {
     sources.push_back(
         {gpu::NameOf(kind.shader), kCode[static_cast<size_t>(kind.shader)].task, kind.constants});
   }
-  return JoinWithCache(host, kPersistentTask, sources);
+  return JoinWithCache(host, kPersistentTask, sources, given_up);
 }
 
 }  // namespace
 
-JoinedPipeline::JoinedPipeline(gpu::BackgroundWork& work,
-                               std::function<std::unique_ptr<Pipeline>()> make) {
+JoinedPipeline::JoinedPipeline(gpu::BackgroundWork& work, Maker make) {
   work.Add([progress = progress_, make = std::move(make)] {
     if (progress->taken.exchange(true)) return;
     gpu::JoinState state = gpu::JoinState::kReady;
     try {
-      auto pipeline = make();
+      auto pipeline = make(progress->given_up);
       if (!pipeline) state = gpu::JoinState::kRefused;
       progress->made.set_value(std::move(pipeline));
     } catch (...) {
@@ -66,6 +67,7 @@ JoinedPipeline::JoinedPipeline(gpu::BackgroundWork& work,
 }
 
 bool JoinedPipeline::GiveUp() noexcept {
+  progress_->given_up = true;
   if (progress_->taken.exchange(true)) return state() == gpu::JoinState::kWaiting;
   progress_->state = gpu::JoinState::kRefused;
   progress_->made.set_value(nullptr);
@@ -91,24 +93,56 @@ Pipelines::~Pipelines() {
 }
 
 void Pipelines::LoadCache(std::span<const std::byte> saved) {
+  uint64_t driver_bytes = 0;
+  if (!gpu::Take(saved, driver_bytes) || driver_bytes > saved.size()) {
+    saved = {};
+    driver_bytes = 0;
+  }
+  cache_ = NewCache(saved.first(driver_bytes));
+  shaders_.Load(saved.subspan(driver_bytes));
+  kept_size_ = DriverCacheSize();
+}
+
+VkPipelineCache Pipelines::NewCache(std::span<const std::byte> saved) const {
+  VkPipelineCache cache = VK_NULL_HANDLE;
   VkPipelineCacheCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
   info.initialDataSize = saved.size();
   info.pInitialData = saved.data();
-  if (vkCreatePipelineCache(driver_.handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
+  if (vkCreatePipelineCache(driver_.handle(), &info, nullptr, &cache) == VK_SUCCESS) return cache;
   // Drivers check what they are given; a damaged file is not worth more than a slow start.
   info.initialDataSize = 0;
   info.pInitialData = nullptr;
-  Check(vkCreatePipelineCache(driver_.handle(), &info, nullptr, &cache_), "vkCreatePipelineCache");
+  Check(vkCreatePipelineCache(driver_.handle(), &info, nullptr, &cache), "vkCreatePipelineCache");
+  return cache;
 }
 
-std::vector<std::byte> Pipelines::CacheData() const {
+size_t Pipelines::DriverCacheSize() const {
   size_t size = 0;
-  if (vkGetPipelineCacheData(driver_.handle(), cache_, &size, nullptr) != VK_SUCCESS) return {};
-  std::vector<std::byte> data(size);
-  if (vkGetPipelineCacheData(driver_.handle(), cache_, &size, data.data()) != VK_SUCCESS) return {};
-  data.resize(size);
+  const VkResult result = vkGetPipelineCacheData(driver_.handle(), cache_, &size, nullptr);
+  return result == VK_SUCCESS ? size : 0;
+}
+
+// The size of the driver's data, that data, and the shaders.
+std::vector<std::byte> Pipelines::CacheData() const {
+  size_t size = DriverCacheSize();
+  std::vector<std::byte> driver_data(size);
+  const VkResult result =
+      vkGetPipelineCacheData(driver_.handle(), cache_, &size, driver_data.data());
+  // Incomplete if another thread has added a pipeline meanwhile.
+  if (result != VK_SUCCESS && result != VK_INCOMPLETE) size = 0;
+  std::vector<std::byte> data;
+  gpu::Append(uint64_t{size}, data);
+  gpu::AppendBytes(std::span(driver_data).first(size), data);
+  gpu::AppendBytes(shaders_.Save(), data);
   return data;
+}
+
+void Pipelines::KeepIfGrown() {
+  const size_t size = DriverCacheSize();
+  if (size <= kept_size_.exchange(size)) return;
+  // A host that keeps nothing costs the next start some time.
+  static_cast<void>(driver_.host().BlobPut(driver_.CacheName(), CacheData()));
 }
 
 std::unique_ptr<Pipeline> Pipelines::Make(const Spirv& code, std::string_view name) const {
@@ -145,20 +179,21 @@ std::unique_ptr<Pipeline> Pipelines::Make(const Spirv& code, std::string_view na
 // Drivers translate all of a shader before they look at the values of its specialisation constants,
 // and most of it is code for other weight types: with the values in place they have a fraction to
 // do.
-std::unique_ptr<Pipeline> Pipelines::Make(const PipelineKey& key) const {
+std::unique_ptr<Pipeline> Pipelines::Make(const PipelineKey& key) {
   const Code& code = kCode[static_cast<size_t>(key.shader)];
-  return Make(WithConstants(subgroups_ ? code.subgroups : code.plain, key.constants),
-              gpu::NameOf(key.shader));
+  const std::string_view name = gpu::NameOf(key.shader);
+  return Make(shaders_.Get({name, subgroups_ ? code.subgroups : code.plain, key.constants}), name);
 }
 
 std::unique_ptr<JoinedPipeline> Pipelines::Join(std::span<const PipelineKey> kinds) {
   return std::make_unique<JoinedPipeline>(
-      joining_,
-      [this, kept = std::vector(kinds.begin(), kinds.end())] { return MakeJoined(kept); });
+      joining_, [this, kept = std::vector(kinds.begin(), kinds.end())](
+                    const std::atomic<bool>& given_up) { return MakeJoined(kept, given_up); });
 }
 
-std::unique_ptr<Pipeline> Pipelines::MakeJoined(std::span<const PipelineKey> kinds) const {
-  const Joined joined = JoinedShader(driver_.host(), kinds);
+std::unique_ptr<Pipeline> Pipelines::MakeJoined(std::span<const PipelineKey> kinds,
+                                                const std::atomic<bool>& given_up) {
+  const Joined joined = JoinedShader(driver_.host(), kinds, given_up);
   const uint32_t room = driver_.facts().properties.limits.maxComputeSharedMemorySize;
   if (joined.shared_bytes > room) {
     driver_.host().Log(RL_LOG_INFO, "a step in one dispatch would need " +
@@ -169,7 +204,10 @@ std::unique_ptr<Pipeline> Pipelines::MakeJoined(std::span<const PipelineKey> kin
   }
   driver_.host().Log(RL_LOG_INFO, "the driver compiles " + std::to_string(kinds.size()) +
                                       " shaders as one, unless it remembers that it has");
-  return Make(joined.code, "persistent");
+  CheckStop(given_up);
+  auto pipeline = Make(joined.code, "persistent");
+  KeepIfGrown();
+  return pipeline;
 }
 
 }  // namespace rullama::vulkan

@@ -1,6 +1,7 @@
-// Compute pipelines of shaders, and the driver's cache of them.
+// Compute pipelines of shaders, and what the host's cache keeps of them: the driver's own cache,
+// and the shaders that it was given.
 //
-// Thread safety: none but for Make(); used under the host's lock on the device.
+// Thread safety: none but for Make() and CacheData(); used under the host's lock on the device.
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "backends/gpu/step_joiner.h"
 #include "backends/vulkan/api.h"
 #include "backends/vulkan/instructions.h"
+#include "backends/vulkan/shader_cache.h"
 
 namespace rullama::vulkan {
 
@@ -43,8 +45,10 @@ class Pipeline final : public gpu::Kernel {
 // so other threads do it.
 class JoinedPipeline final : public gpu::JoinedKernels {
  public:
-  // `make` returns null if the device cannot run the tasks as one.
-  JoinedPipeline(gpu::BackgroundWork& work, std::function<std::unique_ptr<Pipeline>()> make);
+  // Returns null if the device cannot run the tasks as one. May throw once it is given up.
+  using Maker = std::function<std::unique_ptr<Pipeline>(const std::atomic<bool>& given_up)>;
+
+  JoinedPipeline(gpu::BackgroundWork& work, Maker make);
   [[nodiscard]] gpu::JoinState state() const noexcept override { return progress_->state; }
   bool GiveUp() noexcept override;
   void Wait() noexcept override { made_.wait(); }
@@ -54,7 +58,8 @@ class JoinedPipeline final : public gpu::JoinedKernels {
  private:
   // State that the thread that makes the pipeline shares with the object.
   struct Progress {
-    std::atomic<bool> taken = false;  // by that thread, or given up
+    std::atomic<bool> taken = false;  // by that thread, or given up before
+    std::atomic<bool> given_up = false;
     std::atomic<gpu::JoinState> state = gpu::JoinState::kWaiting;
     std::promise<std::unique_ptr<Pipeline>> made;
   };
@@ -72,24 +77,32 @@ class Pipelines {
   Pipelines& operator=(const Pipelines&) = delete;
 
   // Any number of threads may call it at a time.
-  [[nodiscard]] std::unique_ptr<Pipeline> Make(const PipelineKey& key) const;
+  [[nodiscard]] std::unique_ptr<Pipeline> Make(const PipelineKey& key);
   // A pipeline of tasks of these kinds, all of which have the same constant 0, on a device with
   // Facts::memory_model and subgroup_arithmetic. It is refused if the tasks need more shared memory
   // than there is.
   [[nodiscard]] std::unique_ptr<JoinedPipeline> Join(std::span<const PipelineKey> kinds);
   [[nodiscard]] VkPipelineLayout layout() const { return layout_; }
-  // The driver's cache: takes what CacheData() gave, or nothing.
+  // Takes what CacheData() gave, or nothing.
   void LoadCache(std::span<const std::byte> saved);
   [[nodiscard]] std::vector<std::byte> CacheData() const;
 
  private:
   [[nodiscard]] std::unique_ptr<Pipeline> Make(const Spirv& code, std::string_view name) const;
-  [[nodiscard]] std::unique_ptr<Pipeline> MakeJoined(std::span<const PipelineKey> kinds) const;
+  [[nodiscard]] std::unique_ptr<Pipeline> MakeJoined(std::span<const PipelineKey> kinds,
+                                                     const std::atomic<bool>& given_up);
+  [[nodiscard]] VkPipelineCache NewCache(std::span<const std::byte> saved) const;
+  [[nodiscard]] size_t DriverCacheSize() const;
+  // Hands the host CacheData() if the driver's cache has grown since it did so last. A process that
+  // is killed then leaves what took the driver longest.
+  void KeepIfGrown();
 
   const VulkanDriver& driver_;
   bool subgroups_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::atomic<size_t> kept_size_ = 0;  // of the driver's cache
+  ShaderCache shaders_;
   gpu::BackgroundWork joining_;  // last: uses the others
 };
 
