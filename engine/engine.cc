@@ -189,7 +189,10 @@ struct RULLAMA_LOCAL Engine::Impl {
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config,
                                       std::optional<double> acceptance) const;
   // Compiles what requests can need, as far as the configuration or else the setup asks for it.
-  Status WarmUpFor(const EngineSetup& setup);
+  Status WarmUpFor(const EngineSetup& setup, Notices& notices);
+  // Compiles what the model's text answers, or an encoder's vectors, do not need. Warns of what
+  // fails.
+  Status WarmUpOthers(const std::atomic<bool>* stop, Notices& notices);
   [[nodiscard]] MediaLimits MediaLimitsOf(const Request& request,
                                           const std::stop_token& stop) const;
 
@@ -254,7 +257,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   RL_ASSIGN_OR_RETURN(const uint64_t media_bytes,
                       MediaCacheLimit(layers, available - std::min(available, prefix_bytes)));
   info.media_cache_bytes = static_cast<int64_t>(media_bytes);
-  RL_RETURN_IF_ERROR(WarmUpFor(setup));
+  RL_RETURN_IF_ERROR(WarmUpFor(setup, notices));
   if (facts.encodes()) {
     runner = std::make_unique<TextEncoder>(session->session(), session->graphs(), facts,
                                            session->media(), setup.hooks.cancelled, wakeup);
@@ -287,7 +290,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   return OkStatus();
 }
 
-Status Engine::Impl::WarmUpFor(const EngineSetup& setup) {
+Status Engine::Impl::WarmUpFor(const EngineSetup& setup, Notices& notices) {
   const WarmUp mode = session->config().backend.warm_up.value_or(setup.warm_up);
   if (mode == WarmUp::kOff) return OkStatus();
   const auto& stop_flag = setup.stop_warm_up ? setup.stop_warm_up : setup.hooks.cancelled;
@@ -301,16 +304,23 @@ Status Engine::Impl::WarmUpFor(const EngineSetup& setup) {
         WarmUpSteps(writer->session(),
                     StepsOfAnswers(writer->session(), writer->graphs(), usual, judges), stop));
   }
-  RL_RETURN_IF_ERROR(
-      WarmUpSteps(session->session(), OtherSteps(session->session(), session->graphs()), stop));
-  // A processor runs towers as it finds them; its memory is better left to others until then.
-  const bool loads_towers = session->devices().main().description().type != RL_DEVICE_CPU;
-  if (loads_towers) RL_RETURN_IF_ERROR(session->media().Prepare());
+  RL_RETURN_IF_ERROR(WarmUpOthers(stop, notices));
   if (mode != WarmUp::kAll) return OkStatus();
   for (ModelSession* writer : writers) {
     RL_RETURN_IF_ERROR(WaitForPending(writer->session(), stop));
   }
   return OkStatus();
+}
+
+Status Engine::Impl::WarmUpOthers(const std::atomic<bool>* stop, Notices& notices) {
+  const Status steps =
+      WarmUpSteps(session->session(), OtherSteps(session->session(), session->graphs()), stop);
+  if (info.encodes) RL_RETURN_IF_ERROR(steps);  // there is nothing else that an encoder does
+  RL_RETURN_IF_ERROR(
+      WarnUnlessFatal(steps, "embeddings, log-probabilities of prompts and media", notices));
+  // A processor runs towers as it finds them; its memory is better left to others until then.
+  if (session->devices().main().description().type == RL_DEVICE_CPU) return OkStatus();
+  return WarnUnlessFatal(session->media().Prepare(), "pictures and sounds", notices);
 }
 
 Status Engine::Impl::OpenDrafters(const LoadedModel& model, const HostHooks& hooks,

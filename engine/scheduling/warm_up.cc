@@ -1,5 +1,7 @@
 #include "engine/scheduling/warm_up.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -105,6 +107,17 @@ Status WarmUpSteps(Session& session, std::span<const ExpectedStep> steps,
     const Status prepared = session.Prepare(step.rows, step.demand, step.graph, step.wanted);
     if (!prepared && !IsRefusal(prepared.error())) return prepared;
   }
+  return OkStatus();
+}
+
+Status WarnUnlessFatal(Status warmed_up, std::string_view what, Notices& notices) {
+  if (warmed_up) return OkStatus();
+  const Error& error = warmed_up.error();
+  if (error.id == "run.cancelled" || error.id == "device.lost") return warmed_up;
+  notices.Warn(
+      fmt::format("{} could not be prepared, and requests for them fail as long as this is "
+                  "so: {}",
+                  what, error.ToString()));
   return OkStatus();
 }
 

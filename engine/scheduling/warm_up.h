@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/passes/row_demand.h"
 #include "core/runtime/session.h"
+#include "engine/host_hooks.h"
 #include "engine/model_program.h"
 
 namespace rullama {
@@ -39,6 +41,12 @@ struct ExpectedStep {
 // Session::Prepare(); run.cancelled once `cancelled` (may be null) is set.
 Status WarmUpSteps(Session& session, std::span<const ExpectedStep> steps,
                    const std::atomic<bool>* cancelled);
+
+// What the warm-up of steps that not every request needs ended with. An error that text requests
+// would meet too (device.lost), and run.cancelled, are returned. Others go to `notices` as a
+// warning: requests for `what` try again, and fail with such an error as long as its cause is
+// there.
+Status WarnUnlessFatal(Status warmed_up, std::string_view what, Notices& notices);
 
 // Waits for what the devices compile while steps run. Errors: as WarmUpSteps().
 Status WaitForPending(Session& session, const std::atomic<bool>* cancelled);
