@@ -62,8 +62,11 @@ Result<std::unique_ptr<Gemma3Model>> Gemma3Model::FromFile(const GgufFile& file)
   RL_ASSIGN_OR_RETURN(ModelWeights weights, ReadGemma3Weights(config, file));
   RL_ASSIGN_OR_RETURN(const gemma3::ChatForm form, FormOf(file));
   std::vector<std::string> warnings = weights.warnings();
-  return std::make_unique<Gemma3Model>(std::move(config), std::move(weights), form,
-                                       std::move(warnings));
+  std::vector<HeadNorms> balanced = ReadBalancedNorms(config, weights, file);
+  auto model = std::make_unique<Gemma3Model>(std::move(config), std::move(weights), form,
+                                             std::move(warnings));
+  model->balanced_ = std::move(balanced);
+  return model;
 }
 
 std::string Gemma3Model::ChatWarning() const {
@@ -76,7 +79,7 @@ Status Gemma3Model::CheckAgainst(const ArchitectureConfig& architecture) const {
 }
 
 Result<ModelGraph> Gemma3Model::BuildGraph(const BuildOptions& options) const {
-  return BuildModel(config_, weights_, options);
+  return BuildModel(config_, weights_, options, balanced_);
 }
 
 Result<Graph> Gemma3Model::BuildConditioning() const {

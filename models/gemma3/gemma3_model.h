@@ -12,6 +12,7 @@
 #include "models/common/model.h"
 #include "models/gemma3/chat/template.h"
 #include "models/gemma3/graph/config.h"
+#include "models/gemma3/graph/head_norms.h"
 
 namespace rullama {
 
@@ -56,6 +57,7 @@ class Gemma3Model final : public Model {
 
   Gemma3Config config_;
   ModelWeights weights_;
+  std::vector<HeadNorms> balanced_;  // ReadBalancedNorms(); none without a file
   gemma3::ChatForm form_;
 };
 

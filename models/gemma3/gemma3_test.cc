@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -19,7 +20,9 @@
 namespace rullama {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 // The header of a file of these shapes with its metadata and tensors changed, and data of zeros.
@@ -292,6 +295,54 @@ TEST(Gemma3Graph, OnlyGlobalLayersScaleTheRotation) {
   ASSERT_EQ(model.constants.size(), 1u);
   EXPECT_EQ(model.constants[0].name, "rope_freqs.weight");
   EXPECT_EQ(model.constants[0].bytes.size(), 8 * sizeof(float));
+}
+
+TEST(Gemma3HeadNorms, BalancedOnesGiveTheSameScores) {
+  const HeadNorms norms = {.queries = {1, 2, 0, 3, 0.5F, 2, 0, 0.25F},
+                           .keys = {4, -1, 5, 0, 2, 8, 6, 0}};
+  const HeadNorms balanced = Balanced(norms);
+  const size_t half = norms.keys.size() / 2;
+  double of_queries = 0, of_keys = 0;
+  for (size_t i = 0; i < norms.keys.size(); ++i) {
+    EXPECT_FLOAT_EQ(balanced.queries[i] * balanced.keys[i], norms.queries[i] * norms.keys[i]) << i;
+    of_queries += std::pow(balanced.queries[i], 2);
+    of_keys += std::pow(balanced.keys[i], 2);
+  }
+  for (size_t i : {0, 1}) {  // pairs turn into each other
+    EXPECT_FLOAT_EQ(balanced.keys[i] / norms.keys[i],
+                    balanced.keys[i + half] / norms.keys[i + half]);
+  }
+  for (size_t i : {2, 3}) {  // zero on one side
+    EXPECT_EQ(balanced.queries[i], 0);
+    EXPECT_EQ(balanced.keys[i], 0);
+  }
+  // The least product of lengths is that of equal ones: the sum over pairs of the products of
+  // theirs.
+  const double least = std::sqrt(1.25 * 20) + std::sqrt(8.0 * 65);
+  EXPECT_NEAR(of_queries, least, 1e-5);
+  EXPECT_NEAR(of_keys, least, 1e-5);
+}
+
+TEST(Gemma3HeadNorms, AreBalancedForKeysInBlocksAlone) {
+  Gemma3Config config = TinyGemma3();
+  config.head_dim = 32;
+  const std::string path = WriteTinyGemma3("balanced.gguf", config);
+  const GgufFile file = Must(GgufFile::Open(path));
+  const auto model = Must(Gemma3Model::FromFile(file));
+  const auto names_with = [&](CacheTypes types) {
+    std::vector<std::string> names;
+    for (const auto& constant :
+         Must(model->BuildGraph({.capacity = 32, .kv_dtype = types})).constants) {
+      if (constant.name.find("norm") != constant.name.npos) names.push_back(constant.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(names_with(DType::kF16), IsEmpty());
+  EXPECT_THAT(names_with({DType::kF16, DType::kQ4_0}), IsEmpty());
+  const auto names = names_with({DType::kQ4_0, DType::kF16});
+  EXPECT_EQ(names.size(), 2 * static_cast<size_t>(config.layers));
+  EXPECT_THAT(names, Contains("blk.6.attn_k_norm.weight.other"));
+  std::filesystem::remove(path);
 }
 
 TEST(Gemma3Graph, OptionsOutOfRange) {

@@ -44,9 +44,12 @@ ValueId ProjectHeads(GraphContext& context, int64_t layer, ValueId x, const Head
 
 ValueId NormAndRotate(GraphContext& context, int64_t layer, ValueId heads, const HeadRotation& r) {
   GraphBuilder& b = context.builder();
-  const ValueId normed = b.Add(
-      ops::RmsNorm{.x = heads, .weight = context.Weight(LayerName(layer, r.norm)), .eps = r.eps},
-      r.name + ".norm");
+  const std::string norm = LayerName(layer, r.norm);
+  const ValueId weight = r.other_weights.empty()
+                             ? context.Weight(norm)
+                             : context.Synthetic(norm + ".other", DType::kF32, r.other_weights);
+  const ValueId normed =
+      b.Add(ops::RmsNorm{.x = heads, .weight = weight, .eps = r.eps}, r.name + ".norm");
   return b.Add(ops::Rope{.x = normed,
                          .pos = context.model().pos,
                          .freq_factors = r.factors,

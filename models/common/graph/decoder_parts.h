@@ -32,7 +32,8 @@ ValueId ProjectHeads(GraphContext& context, int64_t layer, ValueId x, const Head
 
 // Heads of queries or keys, normalised one by one and rotated by their positions.
 struct HeadRotation {
-  std::string_view norm;  // "attn_q_norm.weight"
+  std::string_view norm;                      // "attn_q_norm.weight"
+  std::span<const float> other_weights = {};  // instead of those of the file
   float eps = 0;
   float theta = 0;
   int64_t n_rot = 0;

@@ -1,5 +1,8 @@
 #include "models/gemma3/graph/model.h"
 
+#include <rullama/sdk/cache_rows.h>
+
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +23,10 @@ CacheShape CacheShapeOf(const Gemma3Config& config, const BuildOptions& options,
 // One decoder layer after another.
 class Gemma3Layers {
  public:
-  Gemma3Layers(GraphContext& context, const Gemma3Config& config)
+  Gemma3Layers(GraphContext& context, const Gemma3Config& config,
+               std::span<const HeadNorms> balanced)
       : context_(context), config_(config) {
+    if (sdk::IsBlockCacheType(context.options().kv_dtype.keys)) norms_ = balanced;
     if (!config.encodes) return;
     last_seen_ = context.builder().Input(media_names::kLastSeen, {DType::kI32, {Dim::T()}});
   }
@@ -49,10 +54,13 @@ class Gemma3Layers {
                          .heads_name = std::move(heads_name)});
   }
 
-  ValueId Rotate(int64_t layer, ValueId heads, std::string_view norm, std::string name) {
+  // `weights`: of the norm, if not those of the file.
+  ValueId Rotate(int64_t layer, ValueId heads, std::string_view norm,
+                 std::span<const float> weights, std::string name) {
     const bool sliding = config_.kind(layer) == LayerKind::kSliding;
     return NormAndRotate(context_, layer, heads,
                          {.norm = norm,
+                          .other_weights = weights,
                           .eps = config_.rms_eps,
                           .theta = sliding ? config_.rope_base_sliding : config_.rope_base_global,
                           .n_rot = config_.head_dim,
@@ -97,9 +105,10 @@ class Gemma3Layers {
         Project(layer, x, "attn_k.weight", config_.kv_heads, k_name, k_name + ".heads");
     const ValueId v = Project(layer, x, "attn_v.weight", config_.kv_heads, v_name,
                               UnroundedName(types.values, v_name));
-    const ValueId q = Rotate(layer, q_heads, "attn_q_norm.weight", q_name);
+    const HeadNorms norms = norms_.empty() ? HeadNorms() : norms_[static_cast<size_t>(layer)];
+    const ValueId q = Rotate(layer, q_heads, "attn_q_norm.weight", norms.queries, q_name);
     const ValueId k =
-        Rotate(layer, k_heads, "attn_k_norm.weight", UnroundedName(types.keys, k_name));
+        Rotate(layer, k_heads, "attn_k_norm.weight", norms.keys, UnroundedName(types.keys, k_name));
     SetFreshRows(context_, layer, k, v, cache);
     const bool sliding = config_.kind(layer) == LayerKind::kSliding;
     ops::Attention attention{.q = q,
@@ -120,7 +129,8 @@ class Gemma3Layers {
 
   GraphContext& context_;
   const Gemma3Config& config_;
-  ValueId last_seen_ = kNoValue;  // of an encoder: the last position that a row sees, i32[T]
+  std::span<const HeadNorms> norms_;  // instead of those of the file, unless there are none
+  ValueId last_seen_ = kNoValue;      // of an encoder: the last position that a row sees, i32[T]
 };
 
 GraphLimits LimitsOf(const Gemma3Config& config) {
@@ -138,14 +148,14 @@ uint64_t CacheBytes(const Gemma3Config& config, const BuildOptions& options) {
 }
 
 Result<ModelGraph> BuildModel(const Gemma3Config& config, const ModelWeights& weights,
-                              const BuildOptions& options) {
+                              const BuildOptions& options, std::span<const HeadNorms> balanced) {
   RL_ASSIGN_OR_RETURN(
       ModelGraph model,
       BeginModelGraph(config.encodes ? "embeddinggemma" : "gemma3", LimitsOf(config), options));
   GraphContext context(weights, options, model);
   ValueId hidden = ScaledEmbedding(context, config.width, "embd");
   model.hidden.push_back(hidden);
-  Gemma3Layers layers(context, config);
+  Gemma3Layers layers(context, config, balanced);
   for (int64_t i = 0; i < config.layers; ++i) {
     hidden = layers.Build(i, hidden);
     model.hidden.push_back(hidden);

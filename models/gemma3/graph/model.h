@@ -11,17 +11,21 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/base/status.h"
 #include "models/common/graph/tensor_table.h"
 #include "models/common/model_graph.h"
 #include "models/gemma3/graph/config.h"
+#include "models/gemma3/graph/head_norms.h"
 
 namespace rullama {
 
-// Errors: those of BeginModelGraph.
+// Caches whose keys are in blocks take `balanced`, norms for each layer, if there are any. Errors:
+// those of BeginModelGraph.
 Result<ModelGraph> BuildModel(const Gemma3Config& config, const ModelWeights& weights,
-                              const BuildOptions& options);
+                              const BuildOptions& options,
+                              std::span<const HeadNorms> balanced = {});
 
 // The layers after the mean of an encoder's rows (Model::BuildEmbeddingHead), of a model that has
 // them.
