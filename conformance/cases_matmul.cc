@@ -313,7 +313,7 @@ void AddRaggedExperts(std::vector<CaseSpec>& cases, DType dtype) {
 // More experts than a workgroup has invocations, most of them without rows.
 void AddManyExperts(std::vector<CaseSpec>& cases) {
   constexpr int64_t kRows = 100, kUsed = 2, kResults = 3, kWidth = 64;
-  for (const int64_t count : {600, 1024}) {
+  for (const int64_t count : {600, 1024, 2048}) {
     cases.push_back(
         {fmt::format("grouped_matmul/f16_e{}", count), OpKind::kGroupedMatMul, [=](uint64_t seed) {
            CaseBuilder b(seed, kRows);

@@ -554,16 +554,16 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
   const bool dense = product.mode == ProductMode::kDense;
   const bool may_take_bytes = dense || experts.may_take_bytes;
   const Prologue* prologue = PrologueOf(plan, product, may_take_bytes);
-  const int64_t decisive = plan.Decisive(product.rows);
-  const bool on_units =
-      decisive > sdk::kFewRows && RunsOnMatrixUnits(plan.target(), product.weight->shape());
-  const ProductStep step{.rows = plan.Max(product.rows),
-                         .decisive = decisive,
-                         .has_prologue = prologue != nullptr,
-                         .may_take_bytes = may_take_bytes,
-                         .half_parts = MatrixUnitParts(plan),
-                         .results_beside = on_units ? ResultsBeside(plan, operands.x) : 0,
-                         .experts = experts.tiles.tiling};
+  const ProductShape shape = ShapeOf(product);
+  ProductStep step{.rows = plan.Max(product.rows),
+                   .decisive = plan.Decisive(product.rows),
+                   .has_prologue = prologue != nullptr,
+                   .may_take_bytes = may_take_bytes,
+                   .half_parts = MatrixUnitParts(plan),
+                   .experts = experts.tiles.tiling};
+  if (MultipliesTiles(shape, step) && RunsOnMatrixUnits(plan.target(), shape.weight)) {
+    step.results_beside = ResultsBeside(plan, operands.x);
+  }
   struct Emission {
     void operator()(const ByteGemv& how) const {
       EmitByteGemv(plan, product, operands, how, prologue);
@@ -585,7 +585,7 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
     const ExpertTiles& tiles;
   };
   std::visit(Emission{plan, product, operands, prologue, experts.tiles},
-             ChooseProduct(ShapeOf(product), step, plan.target()));
+             ChooseProduct(shape, step, plan.target()));
 }
 
 const OpRow rows::kMatMul = {RL_OP_matmul, RefuseMatMul, MatMul};

@@ -1,5 +1,6 @@
-// grouped_matmul and moe_ffn. With few rows each pair of row and expert is computed by itself; with
-// many, pairs are sorted by expert so that the weights of each are read once for a tile of them.
+// grouped_matmul and moe_ffn. With few rows, or so many experts that hardly two rows share one,
+// each pair of row and expert is computed by itself; else pairs are sorted by expert so that the
+// weights of each are read once for a tile of them.
 #include <rullama/sdk/operands.h>
 #include <rullama/sdk/slots.h>
 
@@ -88,6 +89,9 @@ bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {
   return plan.DecisiveRows(plan.graph().value(experts)) <= sdk::kFewRows;
 }
 
+// Whether there are more experts than a workgroup can sort pairs by: clusters of a drafter's head.
+bool HasManyExperts(int64_t count) { return count > kMaxCounters; }
+
 void GroupedMatMul(PlanBuilder& plan) {
   using operands::GroupedMatMul;
   const uint32_t experts = plan.InputIndex(GroupedMatMul::experts);
@@ -103,7 +107,7 @@ void GroupedMatMul(PlanBuilder& plan) {
     GroupedAsStored(plan, product, values);
     return;
   }
-  if (HasFewRows(plan, experts)) {
+  if (HasFewRows(plan, experts) || HasManyExperts(product.expert_count)) {
     EmitChosen(plan, product, values);
     return;
   }
@@ -185,9 +189,10 @@ void MoeFfn(PlanBuilder& plan) {
   plan.scratch().GiveBack(terms);
 }
 
-std::string RefuseExperts(const sdk::GraphView& graph, const rl_op& op, uint32_t weight,
-                          const DeviceLimits& limits) {
-  if (graph.input(op, weight)->dims[0].constant > kMaxCounters) {
+// Refuses products that sort the pairs of more experts than a workgroup can count.
+std::string RefuseSorted(const sdk::GraphView& graph, const rl_op& op, uint32_t weight,
+                         const DeviceLimits& limits) {
+  if (HasManyExperts(graph.input(op, weight)->dims[0].constant)) {
     return "more than " + std::to_string(kMaxCounters) + " experts";
   }
   return RefuseWeights(graph, op, limits);
@@ -195,13 +200,15 @@ std::string RefuseExperts(const sdk::GraphView& graph, const rl_op& op, uint32_t
 
 std::string RefuseGroupedMatMul(const sdk::GraphView& graph, const rl_op& op,
                                 const DeviceLimits& limits) {
-  return RefuseExperts(graph, op, operands::GroupedMatMul::weight, limits);
+  const bool sorts = sdk::GraphView::attrs<rl_grouped_matmul_attrs>(op).as_stored != 0;
+  return sorts ? RefuseSorted(graph, op, operands::GroupedMatMul::weight, limits)
+               : RefuseWeights(graph, op, limits);
 }
 
 std::string RefuseMoeFfn(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
   using operands::MoeFfn;
   std::string reason = RefuseGated(graph, op, MoeFfn::gate_weight, MoeFfn::up_weight);
-  return reason.empty() ? RefuseExperts(graph, op, MoeFfn::gate_weight, limits) : reason;
+  return reason.empty() ? RefuseSorted(graph, op, MoeFfn::gate_weight, limits) : reason;
 }
 
 }  // namespace

@@ -190,10 +190,14 @@ std::string TextOf(const CoopGemm& plan) {
 
 }  // namespace
 
+bool MultipliesTiles(const ProductShape& shape, const ProductStep& step) {
+  return step.decisive > sdk::kFewRows && (shape.dense() || step.experts.count > 0);
+}
+
 ProductPlan ChooseProduct(const ProductShape& shape, const ProductStep& step,
                           const Target& target) {
   if (FitsNarrow(shape, target)) return NarrowProductOf(shape, step, target);
-  if (step.decisive > sdk::kFewRows) {
+  if (MultipliesTiles(shape, step)) {
     if (RunsOnMatrixUnits(target, shape.weight)) return CoopGemmOf(shape, step, target);
     return TiledGemmOf(shape, step, target);
   }

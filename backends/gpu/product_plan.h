@@ -51,7 +51,7 @@ struct ProductShape {
 struct ExpertTiling {
   uint32_t rows = kSmallCoopTile.rows;  // of a tile
   CoopTile tile = kSmallCoopTile;       // of products on matrix units, which have these rows
-  uint64_t count = 0;                   // at most
+  uint64_t count = 0;                   // at most; 0: pairs are not sorted into tiles
 };
 
 // The steps that a product is computed in, and what stands beside it.
@@ -113,6 +113,8 @@ using ProductPlan = std::variant<ByteGemv, Gemv, NarrowProduct, TiledGemm, CoopG
 
 // The facts that choices outside of a product depend on, too.
 
+// Whether a product has many rows and, of experts, sorted ones, which are multiplied in tiles.
+[[nodiscard]] bool MultipliesTiles(const ProductShape& shape, const ProductStep& step);
 // Whether products of many rows with these weights are computed on matrix units.
 [[nodiscard]] bool RunsOnMatrixUnits(const Target& target, const WeightShape& shape);
 // Whether matvec_dot can compute a product: it has one row (`decisive`), which fits in shared

@@ -351,6 +351,7 @@ struct Dialect {
   std::map<std::string, std::string> tensors;  // new names of those that have others
   bool inverse_ordering = false;               // which cluster a token is in
   Weights weights = Weights::kKept;
+  bool own_clusters = false;  // each token is the only one of a cluster
 };
 
 std::vector<Dialect> Dialects() {
@@ -380,7 +381,13 @@ std::vector<std::byte> Converted(const TensorInfo& tensor, std::span<const std::
     if (dialect.weights == Weights::kNotNumbers) std::ranges::fill(numbers, uint16_t{0x7E00});
     std::memcpy(bytes.data(), numbers.data(), bytes.size());
   }
-  if (!dialect.inverse_ordering || tensor.name != "masked_embd_ordering") return bytes;
+  if (tensor.name != "masked_embd_ordering") return bytes;
+  if (dialect.own_clusters) {
+    std::vector<int32_t> tokens(bytes.size() / sizeof(int32_t));
+    std::iota(tokens.begin(), tokens.end(), 0);
+    std::memcpy(bytes.data(), tokens.data(), bytes.size());
+  }
+  if (!dialect.inverse_ordering) return bytes;
   constexpr size_t kCluster = 32;  // tokens
   std::vector<int32_t> tokens(bytes.size() / sizeof(int32_t));
   std::memcpy(tokens.data(), bytes.data(), bytes.size());
@@ -404,13 +411,17 @@ void WriteIn(const Dialect& dialect, const std::string& from, const fs::path& to
   }
   ASSERT_TRUE(writer.Set("general.architecture", dialect.architecture));
   std::vector<const TensorInfo*> written;
+  const TensorInfo* tokens = file.FindTensor("token_embd.weight");
+  ASSERT_NE(tokens, nullptr);
   for (const TensorInfo& tensor : file.tensors()) {
     const auto other = dialect.tensors.find(std::string(tensor.name));
     const std::string name =
         other == dialect.tensors.end() ? std::string(tensor.name) : other->second;
     if (name.empty()) continue;
-    ASSERT_TRUE(writer.AddTensor(name, tensor.dtype, std::span(tensor.dims).first(tensor.rank)));
-    written.push_back(&tensor);
+    const bool is_centroids = tensor.name == "masked_embd_centroids.weight";
+    const TensorInfo* source = dialect.own_clusters && is_centroids ? tokens : &tensor;
+    ASSERT_TRUE(writer.AddTensor(name, source->dtype, std::span(source->dims).first(source->rank)));
+    written.push_back(source);
   }
   GgufOutput output = Must(writer.Begin(to));
   for (const TensorInfo* tensor : written) {
@@ -465,6 +476,36 @@ TEST_P(Pairs, UntrainedDraftersChangeNoByte) {
   EXPECT_GT(shuffled.drafted, 100);
   EXPECT_LT(shuffled.accepted, shuffled.drafted / 20);
   CountsWith(Weights::kNotNumbers, GetParam());
+}
+
+// A drafter of E2B has 2,048 clusters, more than a workgroup of a GPU has invocations. Here each
+// token is one, so that drafts are those of a head that computes all scores.
+TEST_P(OnGpus, DraftersMayHaveManyClusters) {
+  constexpr int kSlots = 4;
+  const fs::path path =
+      fs::path(::testing::TempDir()) / (std::string("clusters_") + GetParam() + ".gguf");
+  const Dialect own{.architecture = "gemma4-assistant",
+                    .width_key = "embedding_length_out",
+                    .tensors = {},
+                    .own_clusters = true};
+  ASSERT_NO_FATAL_FAILURE(WriteIn(own, DrafterOf("e2b"), path));
+  const auto engine = Must(TryOpen(ModelOf("e2b"), DraftsBy(path.string()), kSlots, GetParam()));
+  Request request = Case(Goldens("e2b").at("cases").at(0));
+  request.max_tokens = 8;
+  std::vector<Generation> running;
+  for (int slot = 0; slot < kSlots; ++slot) running.push_back(Must(engine->Submit(request)));
+  request.drafts = false;
+  DraftCounts sum;
+  std::vector<Completion> answers;
+  for (Generation& generation : running) answers.push_back(Must(generation.Wait()));
+  const Completion plain = Answer(*engine, request);
+  for (const Completion& answer : answers) {
+    EXPECT_THAT(answer.ids, ElementsAreArray(plain.ids));
+    sum.drafted += answer.drafts.drafted;
+    sum.accepted += answer.drafts.accepted;
+  }
+  EXPECT_THAT(sum.accepted, Gt(sum.drafted / 3));
+  fs::remove(path);
 }
 
 // Guesses of an untrained drafter do not pay; what a lookup finds is right.
