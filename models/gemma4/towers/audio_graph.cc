@@ -13,7 +13,7 @@
 #include "core/ir/builder.h"
 #include "media/log_mel.h"
 #include "media/sound.h"
-#include "models/gemma4/towers/tower_builder.h"
+#include "models/gemma4/towers/clipped_tower_builder.h"
 #include "models/gemma4/towers/tower_file.h"
 
 namespace rullama::gemma4 {
@@ -223,7 +223,7 @@ class AudioGraphBuilder {
   }
 
   const AudioConfig& config_;
-  TowerBuilder tower_;
+  ClippedTowerBuilder tower_;
   GraphBuilder& b_;  // of tower_
   ValueId distances_ = kNoValue;
 };

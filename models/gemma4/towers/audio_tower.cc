@@ -27,9 +27,9 @@ Result<int64_t> DimOf(const GgufFile& file, std::string_view name, size_t axis, 
                    tensor->dims[axis], high);
 }
 
-Result<AudioConfig> ReadAudioConfig(const TowerFile& tower, int64_t text_width) {
+Result<AudioConfig> ReadAudioConfig(const FoundTower& tower, int64_t text_width) {
   AudioConfig c{.unified = tower.unified, .inputs = kSamplesOfToken, .text_width = text_width};
-  RL_RETURN_IF_ERROR(CheckProjection(tower, kAudioProjector, text_width));
+  RL_RETURN_IF_ERROR(CheckProjection(tower, {kAudioProjector}, text_width));
   if (c.unified) return c;
   const GgufFile& file = *tower.file;
   RL_ASSIGN_OR_RETURN(c.inputs, TowerNumber(tower, "num_mel_bins", kMelBins, kMelBins, kMelBins));

@@ -1,26 +1,10 @@
 #include "models/gemma4/towers/tower_cost.h"
 
-#include <rullama/sdk/dtype.h>
-
+#include "models/common/towers/tower_cost.h"
 #include "models/gemma4/towers/audio_graph.h"
 #include "models/gemma4/towers/tower_file.h"
 
 namespace rullama::gemma4 {
-namespace {
-
-TowerFacts CountTensors(const ModelWeights& weights, TowerFacts facts) {
-  for (const auto& [name, binding] : weights.bindings()) {
-    uint64_t elements = 1;
-    for (const int64_t dim : binding.dims) elements *= static_cast<uint64_t>(dim);
-    facts.parameters += elements;
-    facts.bytes += RowBytes(binding.dtype, elements);
-  }
-  return facts;
-}
-
-double Product(int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); }
-
-}  // namespace
 
 TowerFacts FactsOf(const VisionTower& tower) {
   const VisionConfig& c = tower.config;
@@ -37,13 +21,14 @@ TowerFacts FactsOf(const AudioTower& tower) {
 }
 
 double MultiplyAdds(const VisionConfig& c, int64_t tokens) {
-  const int64_t patches = tokens * c.patches_per_token();
-  const double of_layer = 4 * Product(c.width, c.width) + 3 * Product(c.width, c.ffn_width) +
-                          2 * Product(patches, c.width);
-  const double of_patch =
-      Product(c.patch_values(), c.width) + static_cast<double>(c.layers) * of_layer;
-  return static_cast<double>(patches) * of_patch +
-         static_cast<double>(tokens) * Product(c.width, c.text_width);
+  return rullama::MultiplyAdds({.layers = c.layers,
+                                .width = c.width,
+                                .ffn_width = c.ffn_width,
+                                .ffn_products = 3,
+                                .patch_values = c.patch_values(),
+                                .patches_per_token = c.patches_per_token(),
+                                .text_width = c.text_width},
+                               tokens);
 }
 
 double MultiplyAdds(const AudioConfig& c, int64_t tokens) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "media/resize.h"
-#include "models/common/graph/hparams.h"
 #include "models/gemma4/towers/audio_graph.h"
 #include "models/gemma4/towers/tower_cost.h"
 #include "models/gemma4/towers/tower_file.h"
@@ -71,14 +70,8 @@ class Gemma4SoundTower final : public SoundTower {
 
 Result<Towers> ReadTowers(const GgufFile& file) {
   for (const std::string_view projector : {kVisionProjector, kAudioProjector}) {
-    const TensorInfo* tensor = file.FindTensor(projector);
-    if (tensor == nullptr) continue;
-    if (tensor->rank != 2 || std::cmp_greater(tensor->dims[1], kMaxWidth)) {
-      return MakeError(ErrorKind::kModelFile, "model.tensor_shape",
-                       "tensor '{}' has {} dimensions and {} rows, expected 2 and at most {}",
-                       projector, tensor->rank, tensor->dims[1], kMaxWidth);
-    }
-    return ReadTowers(file, static_cast<int64_t>(tensor->dims[1]));
+    RL_ASSIGN_OR_RETURN(const auto width, ProjectedWidth(file, {projector}));
+    if (width) return ReadTowers(file, *width);
   }
   return Towers();
 }

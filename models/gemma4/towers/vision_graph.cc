@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "media/patches.h"
-#include "models/gemma4/towers/tower_builder.h"
+#include "models/gemma4/towers/clipped_tower_builder.h"
 #include "models/gemma4/towers/tower_file.h"
 
 namespace rullama::gemma4 {
@@ -59,23 +59,14 @@ class VisionGraph {
   }
 
   ValueId LayerNorm(ValueId x, int index, std::string_view name) {
-    return b_.ops().Add(
-        ops::LayerNorm{.x = x,
-                       .weight = b_.Weight(fmt::format("v.patch_norm.{}.weight", index)),
-                       .bias = b_.Weight(fmt::format("v.patch_norm.{}.bias", index)),
-                       .eps = kLayerNormEps},
-        name);
+    return b_.LayerNorm(x, fmt::format("v.patch_norm.{}", index), kLayerNormEps, name);
   }
 
   // The unified model has no encoder.
   ValueId EmbedBlocks() {
-    GraphBuilder& g = b_.ops();
     const ValueId pixels = LayerNorm(patches_, 1, "embd.pixels");
-    const ValueId dense =
-        g.Add(ops::Linear(pixels, b_.Weight("v.patch_embd.weight")), "embd.dense");
-    const ValueId shifted =
-        g.Add(ops::AddVector{.x = dense, .vector = b_.Weight("v.patch_embd.bias")}, "embd.shifted");
-    const ValueId normed = LayerNorm(shifted, 2, "embd.normed");
+    const ValueId dense = b_.Linear(pixels, "v.patch_embd", "embd.dense");
+    const ValueId normed = LayerNorm(dense, 2, "embd.normed");
     return LayerNorm(AddPositions(normed, "embd.positions"), 3, "embd");
   }
 
@@ -186,7 +177,7 @@ class VisionGraph {
   }
 
   const VisionConfig& config_;
-  TowerBuilder b_;
+  ClippedTowerBuilder b_;
   ValueId patches_ = kNoValue;
   ValueId x_ = kNoValue;
   ValueId y_ = kNoValue;

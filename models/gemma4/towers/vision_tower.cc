@@ -46,9 +46,9 @@ Status ReadEncoder(const TowerFile& tower, VisionConfig& c) {
   return OkStatus();
 }
 
-Result<VisionConfig> ReadVisionConfig(const TowerFile& tower, int64_t text_width) {
+Result<VisionConfig> ReadVisionConfig(const FoundTower& tower, int64_t text_width) {
   VisionConfig c{.unified = tower.unified, .text_width = text_width};
-  RL_RETURN_IF_ERROR(CheckProjection(tower, kVisionProjector, text_width));
+  RL_RETURN_IF_ERROR(CheckProjection(tower, {kVisionProjector}, text_width));
   RL_ASSIGN_OR_RETURN(c.width, TowerNumber(tower, "embedding_length", 1, kMaxWidth));
   RL_ASSIGN_OR_RETURN(c.patch, TowerNumber(tower, "patch_size", 1, kMaxPatch));
   RL_ASSIGN_OR_RETURN(c.pool,

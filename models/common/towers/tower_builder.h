@@ -1,5 +1,5 @@
-// The graph of a tower under construction: its constants, and the layers that both towers have.
-// Internal to models/gemma4/towers. Not thread-safe.
+// The graph of a tower under construction: its constants, and the layers that all towers have.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,13 @@
 #include "core/ir/builder.h"
 #include "models/common/graph/tensor_table.h"
 #include "models/common/towers.h"
-#include "models/gemma4/towers/clip_bounds.h"
 
-namespace rullama::gemma4 {
+namespace rullama {
 
 class TowerBuilder {
  public:
-  // Borrows weights and bounds. `max_tokens`: the largest T.
-  TowerBuilder(std::string_view name, int64_t max_tokens, const ModelWeights& weights,
-               const ClipTable& bounds);
+  // Borrows the weights. `max_tokens`: the largest T.
+  TowerBuilder(std::string_view name, int64_t max_tokens, const ModelWeights& weights);
 
   [[nodiscard]] GraphBuilder& ops() { return builder_; }
 
@@ -36,23 +34,22 @@ class TowerBuilder {
 
   // The RMS norm with the weight of this name; without a weight if the name is empty.
   ValueId Norm(ValueId x, std::string_view weight, float eps, std::string_view name);
-  // The linear layer `layer` ("v.blk.0.attn_q"), clipped if it has bounds: f32[rows, outputs].
+  // The layer norm with the weight and the bias of LAYER.weight and LAYER.bias.
+  ValueId LayerNorm(ValueId x, std::string_view layer, float eps, std::string_view name);
+  // The linear layer `layer` ("v.blk.0.attn_q"), f32[rows, outputs], with LAYER.bias if there is
+  // such a tensor.
   ValueId Linear(ValueId x, std::string_view layer, std::string_view name);
-  // Whether a linear layer is clipped.
-  [[nodiscard]] bool clipped(std::string_view layer) const { return bounds_.contains(layer); }
 
   // The graph with the output "soft".
   Result<TowerGraph> Finish(ValueId soft) &&;
 
  private:
   ValueId Constant(std::string_view source, const TensorType& type, int64_t first);
-  ValueId Clamp(ValueId x, const ClipRange& range, const std::string& name);
 
   GraphBuilder builder_;
   const ModelWeights& weights_;
-  const ClipTable& bounds_;
   std::vector<SyntheticConstant> computed_;
   std::map<std::pair<std::string, int64_t>, ValueId> constants_;  // by tensor and first row
 };
 
-}  // namespace rullama::gemma4
+}  // namespace rullama

@@ -1,4 +1,4 @@
-#include "models/gemma4/towers/tower_builder.h"
+#include "models/common/towers/tower_builder.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 
-namespace rullama::gemma4 {
+namespace rullama {
 namespace {
 
 Graph EmptyGraph(std::string_view name, int64_t max_tokens) {
@@ -18,9 +18,8 @@ Graph EmptyGraph(std::string_view name, int64_t max_tokens) {
 
 }  // namespace
 
-TowerBuilder::TowerBuilder(std::string_view name, int64_t max_tokens, const ModelWeights& weights,
-                           const ClipTable& bounds)
-    : builder_(EmptyGraph(name, max_tokens)), weights_(weights), bounds_(bounds) {}
+TowerBuilder::TowerBuilder(std::string_view name, int64_t max_tokens, const ModelWeights& weights)
+    : builder_(EmptyGraph(name, max_tokens)), weights_(weights) {}
 
 ValueId TowerBuilder::Constant(std::string_view source, const TensorType& type, int64_t first) {
   const auto [known, added] = constants_.try_emplace({std::string(source), first}, kNoValue);
@@ -62,19 +61,21 @@ ValueId TowerBuilder::Norm(ValueId x, std::string_view weight, float eps, std::s
       ops::RmsNorm{.x = x, .weight = weight.empty() ? kNoValue : Weight(weight), .eps = eps}, name);
 }
 
-ValueId TowerBuilder::Clamp(ValueId x, const ClipRange& range, const std::string& name) {
-  if (range.open()) return x;
-  return builder_.Add(ops::Clamp{.x = x, .lo = range.low, .hi = range.high}, name);
+ValueId TowerBuilder::LayerNorm(ValueId x, std::string_view layer, float eps,
+                                std::string_view name) {
+  return builder_.Add(ops::LayerNorm{.x = x,
+                                     .weight = Weight(fmt::format("{}.weight", layer)),
+                                     .bias = Weight(fmt::format("{}.bias", layer)),
+                                     .eps = eps},
+                      name);
 }
 
 ValueId TowerBuilder::Linear(ValueId x, std::string_view layer, std::string_view name) {
   const ValueId weight = Weight(fmt::format("{}.weight", layer));
-  const auto bounds = bounds_.find(layer);
-  if (bounds == bounds_.end()) return builder_.Add(ops::Linear(x, weight), name);
-  x = Clamp(x, bounds->second.input, fmt::format("{}.input", name));
-  const bool open = bounds->second.output.open();
-  x = builder_.Add(ops::Linear(x, weight), open ? std::string(name) : fmt::format("{}.open", name));
-  return Clamp(x, bounds->second.output, std::string(name));
+  const ValueId bias = OptionalWeight(fmt::format("{}.bias", layer));
+  if (bias == kNoValue) return builder_.Add(ops::Linear(x, weight), name);
+  const ValueId product = builder_.Add(ops::Linear(x, weight), fmt::format("{}.product", name));
+  return builder_.Add(ops::AddVector{.x = product, .vector = bias}, name);
 }
 
 Result<TowerGraph> TowerBuilder::Finish(ValueId soft) && {
@@ -83,4 +84,4 @@ Result<TowerGraph> TowerBuilder::Finish(ValueId soft) && {
   return TowerGraph{.graph = std::move(graph), .constants = std::move(computed_)};
 }
 
-}  // namespace rullama::gemma4
+}  // namespace rullama
