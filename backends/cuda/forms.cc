@@ -373,6 +373,9 @@ class List {
       form.sizes = ConstantsOf(shader, {{"kShared", kList}});
       Limit(form, {"kShared"}, kList);
     }
+    Form& narrow = Add(Shader::kNarrowProduct, {}, kUsual);
+    narrow.open = true;
+    Limit(narrow, {"kColumns"}, gpu::kMostNarrowColumns);
     for (const Shader shader : gpu::AllShaders()) {
       if (!has_.contains(shader) && IsUsed(shader)) Add(shader, {}, kUsual);
     }

@@ -58,6 +58,12 @@ struct KeyOf {
                                                            .staged = 0,
                                                            .columns = 4})};
   }
+  gpu::PipelineKey operator()(const gpu::NarrowProduct& how) const {
+    return {Shader::kNarrowProduct, gpu::kernels::ConstantsOf(gpu::kernels::NarrowProduct{
+                                        .threads = how.threads,
+                                        .staged = 0,
+                                        .columns = static_cast<uint32_t>(shape.weight.columns)})};
+  }
   gpu::PipelineKey operator()(const gpu::TiledGemm& how) const {
     return {Shader::kMatMul,
             gpu::kernels::ConstantsOf(gpu::kernels::MatMul{.threads = 4 * how.tile_rows,

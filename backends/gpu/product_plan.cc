@@ -94,13 +94,12 @@ Gemv GemvOf(const ProductShape& shape, const ProductStep& step, const Target& ta
 }
 
 // Whether the rows of weights are so few that each result has to have a workgroup: with a subgroup
-// for each, 8 rows of 12,288 columns take 57 us on an H200.
+// for each, eight rows of 12,288 columns take longer than the product that they adapt.
 bool FitsNarrow(const ProductShape& shape, const Target& target) {
   constexpr int64_t kMostResults = 64;
-  constexpr uint64_t kMostColumns = 16384;  // that a workgroup has in registers
   return target.Threads(kPrologueThreads) > 1 && shape.has_plain_sums() &&
          shape.n <= kMostResults && shape.weight.dtype == DType::kF32 &&
-         shape.weight.columns % 4 == 0 && shape.weight.columns <= kMostColumns;
+         shape.weight.columns % 4 == 0 && shape.weight.columns <= kMostNarrowColumns;
 }
 
 NarrowProduct NarrowProductOf(const ProductShape& shape, const ProductStep& step,

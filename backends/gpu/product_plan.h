@@ -23,6 +23,9 @@ inline constexpr uint64_t kCoopTerms = 64;
 // Terms in f32 worth a workgroup of their own.
 inline constexpr uint64_t kF32PartTerms = 128;
 
+// Terms of a product with few rows of weights: a workgroup has a row of x in registers.
+inline constexpr uint64_t kMostNarrowColumns = 16384;
+
 struct ProductShape {
   ProductMode mode = ProductMode::kDense;
   WeightShape weight;
