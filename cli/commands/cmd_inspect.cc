@@ -210,17 +210,9 @@ json FileAsJson(const ModelFile& model, const ModelSummary& summary, const Inspe
           {"memory", MemoryAsJson(file, flags.context)},
           {"towers", TowersOf(model, flags.mmproj)},
           {"drafter", DrafterAsJson(model, flags.drafter)},
-          {"adapters", AdaptersAsJson(model)},
+          {"adapters", summary.adapters},
           {"metadata", metadata},
           {"tensors", TensorsAsJson(file)}};
-}
-
-// The adapters that belong to a model in Ollama's store.
-json AdaptersAsJson(const ModelFile& model) {
-  json files = json::array();
-  if (!model.ollama) return files;
-  for (const std::filesystem::path& path : model.ollama->adapters) files.push_back(path.string());
-  return files;
 }
 
 std::string Dump(const json& value) {

@@ -76,6 +76,9 @@ ModelSummary Summarize(const ModelFile& model) {
   summary.quantization = QuantizationOf(file);
   summary.bytes = file.total_bytes();
   summary.refused = WhyRefused(file, summary);
+  if (model.ollama) {
+    summary.adapters.assign(model.ollama->adapters.begin(), model.ollama->adapters.end());
+  }
   return summary;
 }
 
@@ -100,12 +103,14 @@ std::string SummaryText(const ModelSummary& s) {
   const auto line = [](std::string_view name, const std::string& text) {
     return text.empty() ? "" : fmt::format("{:<15}{}\n", name, text);
   };
+  std::string adapters;
+  for (const std::string& adapter : s.adapters) adapters += line("adapter", Masked(adapter));
   return fmt::format(
       "model          {}\narchitecture   {}\nparameters     {}\nquantisation   {}\n"
-      "context        {}\nsize           {}\nrullama run    {}\n{}{}",
+      "context        {}\nsize           {}\nrullama run    {}\n{}{}{}",
       Masked(s.name), s.architecture.empty() ? "unknown" : Masked(s.architecture),
       Count(s.parameters), s.quantization, context, SizeText(s.bytes), Masked(runs),
-      line("chat template", s.chat_template), line("conversations", s.chat_warning));
+      line("chat template", s.chat_template), line("conversations", s.chat_warning), adapters);
 }
 
 }  // namespace rullama::cli

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/commands/loading.h"
 #include "cli/commands/options.h"
@@ -23,6 +24,7 @@ struct ModelSummary {
   // Which chat template the file has and which one rullama renders; empty for models whose
   // published template has no day.
   std::string chat_template;
+  std::vector<std::string> adapters;  // files that belong to a model in Ollama's store
 };
 
 ModelSummary Summarize(const ModelFile& model);

@@ -22,7 +22,8 @@ BlockSpec ModelSchema() {
              "must come from the command line")
       .Field("adapters", &ModelConfig::adapters, ListCodec<AdapterCodec>{},
              "Low-rank adapters (LoRA) of the model, which add up: files of llama.cpp, folders of "
-             "PEFT or MLX. Relative ones are relative to the folder of this YAML file.")
+             "PEFT or MLX. Relative ones are relative to the folder of this YAML file.",
+             "those that Ollama's store has for the model")
       .Field("mmproj", &ModelConfig::mmproj, FileCodec{},
              "The file of the model's towers, for pictures and sound. A relative file is relative "
              "to the folder of this YAML file.",

@@ -118,8 +118,9 @@ TEST(Adapters, OfAModelInOllamasStoreAreTaken) {
   EXPECT_THAT(stored.err, HasSubstr("2 tensors on 1 weights, rank 1, scale 4"));
   // Adapters that are given take their place.
   EXPECT_EQ(answer({"-m", "adapted", "--lora", folder + ":0"}).out, Answer({}).out);
-  EXPECT_THAT(RunRullama({"show", "adapted"}, store).out,
-              HasSubstr("adapter: " + store.environment[0].substr(sizeof("OLLAMA_MODELS=") - 1)));
+  EXPECT_THAT(
+      RunRullama({"show", "adapted"}, store).out,
+      HasSubstr("adapter        " + store.environment[0].substr(sizeof("OLLAMA_MODELS=") - 1)));
 }
 
 TEST(Adapters, WrongOnesAreErrors) {
