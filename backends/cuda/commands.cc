@@ -15,8 +15,6 @@ namespace {
 constexpr uint64_t kExecutionsBeforeGraph = 1;
 // The compute capability from which on kernels can be launched early.
 constexpr uint32_t kLaunchesEarly = 90;
-// Of a launch: the one before, and the one after it, are on the same level (dialect.cuh).
-constexpr uint32_t kOverlapsLast = 1, kNextOverlaps = 2;
 
 uint64_t ThreadsOf(const gpu::Dispatch& dispatch) {
   const auto& groups = dispatch.groups;

@@ -13,6 +13,10 @@
 
 namespace rullama::cuda {
 
+// The second argument of every kernel: the one before it, and the one after it, are on the same
+// level. As in dialect.cuh.
+inline constexpr uint32_t kOverlapsLast = 1, kNextOverlaps = 2;
+
 class CudaCommands final : public gpu::Commands {
  public:
   explicit CudaCommands(const gpu::Recording& recording);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/commands.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/fake_cuda_test_util.h"
 #include "backends/cuda/images.h"
@@ -303,7 +304,6 @@ TEST_F(CudaStepTest, WithoutGraphsKernelsAreLaunched) {
 
 // The first kernel of a level waits for the level before; the last one ends when all of it has.
 TEST_F(CudaStepTest, KernelsOfALevelOverlap) {
-  constexpr uint32_t kOverlapsLast = 1, kNextOverlaps = 2;  // dialect.cuh
   dispatches_.resize(4, dispatches_.front());
   dispatches_[2].groups = {7, 1, 1};
   levels_ = {0, 1, 1, 1};

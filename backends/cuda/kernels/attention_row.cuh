@@ -314,6 +314,7 @@ __forceinline__ void Softmax(uint buffer_at) {
     const float weight = score == -kInfinity ? 0.0f : Exp(score - most);
     if (is_key) *p = weight;
     const float sum = SumOfLanes(weight, SUBGROUP_SIZE);
+    __syncwarp();  // all lanes have read the maximum
     if (SUBGROUP_LANE == 0) {
       const float factor = old == -kInfinity ? 0.0f : Exp(old - most);
       shared_factor[i] = factor;
