@@ -847,7 +847,8 @@ Result<SlotTransfer> Engine::SaveSlot(int32_t slot, uint64_t client, const SlotF
   StoredSlot& stored = *result.stored;
   RL_ASSIGN_OR_RETURN(stored.fingerprints, impl_->FingerprintsFor(stored.tokens));
   stored.owner = Sha256(file.owner);
-  const uint64_t bytes = SlotFileBytes(stored);
+  const SlotFileWriter writer(stored);
+  const uint64_t bytes = writer.file_bytes();
   const uint64_t room = file.room ? file.room() : std::numeric_limits<uint64_t>::max();
   RL_RETURN_IF_ERROR(CheckReplaceable(file.path, stored.owner));
   if (bytes > room) {
@@ -856,7 +857,7 @@ Result<SlotTransfer> Engine::SaveSlot(int32_t slot, uint64_t client, const SlotF
                      "remove other files or raise it",
                      bytes, room);
   }
-  if (const Status written = WriteSlotFile(stored, file.path); !written) {
+  if (const Status written = writer.Write(file.path); !written) {
     if (written.error().id != "io.disk_full") return tl::unexpected(written.error());
     return MakeError(ErrorKind::kIo, "slot.no_space",
                      "there is no room on the disk for the file of {} bytes; free some space",
@@ -876,7 +877,7 @@ Result<SlotTransfer> Engine::RestoreSlot(int32_t slot, uint64_t client, const Sl
   RL_RETURN_IF_ERROR(impl_->CheckSlot(stored, file));
   RL_RETURN_IF_ERROR(impl_->CheckFingerprints(stored));
   const int64_t tokens = std::ssize(stored.tokens);
-  const uint64_t bytes = SlotFileBytes(stored);
+  const uint64_t bytes = SlotFileWriter(stored).file_bytes();
   job->stored_slot = std::make_shared<const StoredSlot>(std::move(stored));
   const auto filled = impl_->AwaitSlot(std::move(job), stop);
   if (filled) return SlotTransfer{tokens, bytes};

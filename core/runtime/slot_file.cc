@@ -375,20 +375,21 @@ class OpenFile {
 
 }  // namespace
 
-uint64_t SlotFileBytes(const StoredSlot& slot) {
-  return HeaderOf(slot).size() + RowBytesOf(slot) + kSumBytes;
-}
+SlotFileWriter::SlotFileWriter(const StoredSlot& slot)
+    : slot_(slot),
+      header_(HeaderOf(slot)),
+      file_bytes_(header_.size() + RowBytesOf(slot) + kSumBytes) {}
 
-Status WriteSlotFile(const StoredSlot& slot, const std::filesystem::path& path) {
-  RL_RETURN_IF_ERROR(CheckWhole(slot));
+Status SlotFileWriter::Write(const std::filesystem::path& path) const {
+  RL_RETURN_IF_ERROR(CheckWhole(slot_));
   RL_ASSIGN_OR_RETURN(AtomicFile file, CreatePrivate(path));
   Sha256Stream sum;
   const auto append = [&](std::span<const std::byte> bytes) {
     sum.Add(bytes);
     return file.Append(bytes);
   };
-  RL_RETURN_IF_ERROR(append(HeaderOf(slot)));
-  for (const Snapshot* snapshot : SnapshotsOf(slot)) RL_RETURN_IF_ERROR(append(snapshot->data()));
+  RL_RETURN_IF_ERROR(append(header_));
+  for (const Snapshot* snapshot : SnapshotsOf(slot_)) RL_RETURN_IF_ERROR(append(snapshot->data()));
   const Sha256Digest digest = sum.Finish();
   RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(digest))));
   return file.Commit();

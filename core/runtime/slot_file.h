@@ -49,13 +49,22 @@ struct StoredSlot : SlotFileHeader {
   std::vector<std::shared_ptr<Snapshot>> rings;
 };
 
-// The size of the file.
-[[nodiscard]] uint64_t SlotFileBytes(const StoredSlot& slot);
+// Writes a slot, whose size it tells before. Borrows the slot.
+class SlotFileWriter {
+ public:
+  explicit SlotFileWriter(const StoredSlot& slot);
 
-// Writes a file that only its owner may read; it appears under its name once it is whole, and
-// replaces an older one. Errors: session.internal if the parts do not belong together; slot.file if
-// there is a link or whatever else is not a plain file; io.*.
-Status WriteSlotFile(const StoredSlot& slot, const std::filesystem::path& path);
+  [[nodiscard]] uint64_t file_bytes() const { return file_bytes_; }
+  // The file may be read by its owner only; it appears under its name once it is whole, and
+  // replaces an older one. Errors: session.internal if the parts do not belong together; slot.file
+  // if there is a link or whatever else is not a plain file; io.*.
+  [[nodiscard]] Status Write(const std::filesystem::path& path) const;
+
+ private:
+  const StoredSlot& slot_;
+  std::vector<std::byte> header_;
+  uint64_t file_bytes_;
+};
 
 // Nothing is allocated before all sizes agree with that of the file, and nothing is returned before
 // the sum agrees. Errors: slot.not_found if there is no such plain file; slot.corrupt for one that

@@ -67,7 +67,7 @@ class SlotFileTest : public ::testing::Test {
     return read ? "none" : read.error().id;
   }
   [[nodiscard]] std::string Good() const {
-    EXPECT_TRUE(WriteSlotFile(ExampleSlot(), path_));
+    EXPECT_TRUE(SlotFileWriter(ExampleSlot()).Write(path_));
     return ReadWholeFile(path_.string());
   }
 
@@ -85,8 +85,8 @@ void ExpectEqual(const Snapshot& read, const Snapshot& stored) {
 
 TEST_F(SlotFileTest, ReadsWhatWasWritten) {
   const StoredSlot stored = ExampleSlot();
-  ASSERT_TRUE(WriteSlotFile(stored, path_));
-  EXPECT_EQ(std::filesystem::file_size(path_), SlotFileBytes(stored));
+  ASSERT_TRUE(SlotFileWriter(stored).Write(path_));
+  EXPECT_EQ(std::filesystem::file_size(path_), SlotFileWriter(stored).file_bytes());
   const StoredSlot read = Must(ReadSlotFile(path_));
   EXPECT_EQ(read.fingerprints, stored.fingerprints);
   EXPECT_EQ(read.owner, stored.owner);
@@ -101,7 +101,7 @@ TEST_F(SlotFileTest, ReadsWhatWasWritten) {
 TEST_F(SlotFileTest, OnlyItsOwnerMayReadIt) {
   WriteBytes("older");
   ASSERT_EQ(::chmod(path_.c_str(), 0644), 0);
-  ASSERT_TRUE(WriteSlotFile(ExampleSlot(), path_));
+  ASSERT_TRUE(SlotFileWriter(ExampleSlot()).Write(path_));
   struct stat info {};
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
@@ -110,11 +110,11 @@ TEST_F(SlotFileTest, OnlyItsOwnerMayReadIt) {
 
 TEST_F(SlotFileTest, LinksAndFoldersAreNeitherReadNorWritten) {
   const std::filesystem::path victim = folder_ / "victim";
-  ASSERT_TRUE(WriteSlotFile(ExampleSlot(), victim));
+  ASSERT_TRUE(SlotFileWriter(ExampleSlot()).Write(victim));
   const std::string before = ReadWholeFile(victim.string());
   std::filesystem::create_symlink(victim, path_);
   EXPECT_EQ(ReadSlotFile(path_).error().id, "slot.not_found");
-  EXPECT_EQ(WriteSlotFile(ExampleSlot(), path_).error().id, "slot.file");
+  EXPECT_EQ(SlotFileWriter(ExampleSlot()).Write(path_).error().id, "slot.file");
   EXPECT_EQ(ReadWholeFile(victim.string()), before);
   EXPECT_EQ(ReadSlotFile(folder_).error().id, "slot.not_found");
   EXPECT_EQ(ReadSlotFile(folder_ / "none").error().id, "slot.not_found");
@@ -180,7 +180,7 @@ TEST_F(SlotFileTest, WritesOnlySnapshotsThatBelongTogether) {
   StoredSlot partial = ExampleSlot();
   partial.all = partial.rings.front();
   for (const StoredSlot& wrong : {few_tokens, beyond, partial}) {
-    EXPECT_EQ(WriteSlotFile(wrong, path_).error().id, "session.internal");
+    EXPECT_EQ(SlotFileWriter(wrong).Write(path_).error().id, "session.internal");
   }
   EXPECT_FALSE(std::filesystem::exists(path_));
 }

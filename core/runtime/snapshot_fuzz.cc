@@ -37,7 +37,7 @@ void ReadSlotOf(std::span<const std::byte> bytes) {
     return;
   }
   RL_CHECK(slot->all->position() == std::ssize(slot->tokens));
-  RL_CHECK(rullama::SlotFileBytes(*slot) == bytes.size());
+  RL_CHECK(rullama::SlotFileWriter(*slot).file_bytes() == bytes.size());
   CheckSizes(*slot->all);
   for (const auto& rings : slot->rings) CheckSizes(*rings);
 }

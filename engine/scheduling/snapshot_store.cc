@@ -331,7 +331,8 @@ void SnapshotStore::WriteOne(const Prompt& prompt) {
   slot.tokens = prompt.tokens;
   slot.chunked = std::ssize(prompt.tokens);
   slot.all = prompt.snapshot;
-  const uint64_t bytes = SlotFileBytes(slot);
+  const SlotFileWriter writer(slot);
+  const uint64_t bytes = writer.file_bytes();
   const uint64_t model = ModelOf(*prompt.owner);
   const PromptKey key = KeyOf(*prompt.owner, prompt.tokens);
   {
@@ -341,7 +342,7 @@ void SnapshotStore::WriteOne(const Prompt& prompt) {
   }
   const Clock::time_point begin = Clock::now();
   const fs::path path = PathOf(key, model);
-  const Status written = WriteSlotFile(slot, path);
+  const Status written = writer.Write(path);
   if (written) SetTime(path, prompt.used);
   const std::lock_guard lock(mutex_);
   stats_.write.Observe(SecondsSince(begin));
