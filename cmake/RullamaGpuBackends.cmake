@@ -10,7 +10,8 @@
 #                                                          its driver's optimiser would change results.
 #                                                          CONFORMANCE_ENVIRONMENT: besides, of conformance
 # rullama_gpu_backends(RESULT)                             their names: the rows of backends/gpu_backends.def
-# rullama_card_backends(RESULT)                            likewise, of those that need a card, where they are built
+# rullama_card_backends(RESULT)                            likewise, of those that need a card and are built: the
+#                                                          FindToolkit.cmake of NAME sets RULLAMA_HAS_NAME
 # rullama_tests_of_gpu_backends(TEST ... [EXACT])          tests that use them: each is built after them, has their
 #                                                          environment, and with sanitizers leaves out cases that have
 #                                                          the name of one in theirs, since drivers are not built for
@@ -32,7 +33,6 @@ function(rullama_gpu_backends result)
   set(${result} ${rows} PARENT_SCOPE)
 endfunction()
 
-# RULLAMA_CUDA is on where the toolkit is found.
 function(rullama_card_backends result)
   rullama_rows_of_gpu_backends(rows RL_CARD_BACKEND)
   set(built)
