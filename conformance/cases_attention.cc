@@ -146,7 +146,7 @@ const Setup kSetups[] = {
      true},
     {"many_own_keys_256", 3, 3, 256, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{40}, {65}}},
     {"many_window_512", 8, 4, 512, 40, 40, RL_MASK_CAUSAL, DType::kF16, {{1003}, {33}}},
-    // So many queries that a device with at most 134 multiprocessors is busy: a wide case.
+    // Enough queries to keep a device with at most 134 multiprocessors busy: a wide case.
     {"many_queries_wide", 64, 8, 256, 48, 48, RL_MASK_CAUSAL, DType::kF16, {{1003}, {134}}},
     // Pictures: blocks of rows that see each other, one of them longer than the window.
     {"block", 4, 2, 64, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{9}, {21}}, false, 13, 20},

@@ -102,7 +102,7 @@ TEST_F(StoresTest, OfTheHubGoesWhatNoOtherLinkLeadsTo) {
   EXPECT_THAT(Blobs(), ElementsAre(Sum('1'), Sum('3')));
   EXPECT_EQ(Remove("a/b:Q8_0").error().id, "rm.not_found");
   ASSERT_TRUE(Remove("a/b"));
-  EXPECT_THAT(Blobs(), ElementsAre(Sum('3'))) << "what is no model stays";
+  EXPECT_THAT(Blobs(), ElementsAre(Sum('3'))) << "files that are not models stay";
   EXPECT_EQ(Remove("a/b").error().id, "rm.not_found");
 }
 

@@ -64,7 +64,7 @@ Status CheckMembers(const Request& request) {
     return MakeError(
         ErrorKind::kUsage, "usage.request",
         "`prompt_logprobs` are asked for, but the prompt has pictures or sounds, which "
-        "are no tokens");
+        "are not tokens");
   }
   if (std::ranges::find(request.stop, std::string()) != request.stop.end()) {
     return MakeError(ErrorKind::kUsage, "usage.request", "a text of `stop` is empty");

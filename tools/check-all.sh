@@ -8,7 +8,7 @@
 #   tools/check-all.sh --list         prints the stages and what each does
 #
 # A stage that has passed leaves the sum of all sources in build/check-all/STAGE, and is left out until a source
-# changes: after an interruption or a failure the same command goes on. Needs root, on Debian 12: packages are
+# changes: after an interruption or a failure the same command continues. Needs root, on Debian 12: packages are
 # installed, and two stages make fresh systems. Exit status 1 if a stage failed; the others run all the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the libFuzzer targets (preset fuzz) and lets each run for so many seconds, from its corpus in tests/fuzz.
+# Builds the libFuzzer targets (preset fuzz) and lets each run for SECONDS, from its corpus in tests/fuzz.
 #
 #   tools/check-fuzz.sh SECONDS [TARGET...]
 #

@@ -17,7 +17,7 @@ if [[ $# -lt 1 || $# -gt 2 || ! -f "$1/compile_commands.json" ]]; then
   echo "usage: tools/check-includes.sh BUILD_DIR [JOINED_DIR]; BUILD_DIR has compile_commands.json" >&2
   exit 2
 fi
-# Prints "-c SOURCE" for the first source of each compilation of a build, behind a line that no command contains.
+# Prints "-c SOURCE" for the first source of each compilation of a build, after a line that no command contains.
 first_sources() {
   echo "-c (none)"
   if [[ -n $1 ]]; then

@@ -125,7 +125,7 @@ class Sources:
         self.closures = {}
 
     def find(self, included, path):
-        """The project's file behind an #include of `path`, or None."""
+        """The project's file that is meant by an #include of `path`, or None."""
         beside = str(Path(path).parent / included)
         for candidate in (included, beside, self.installed.get(included)):
             if candidate in self.texts:

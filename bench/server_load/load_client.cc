@@ -182,7 +182,7 @@ class LoadClient {
 Target TargetOf(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
   if (!url.starts_with(kScheme)) {
-    throw std::runtime_error("'" + url + "' is no address of a server here: expected " +
+    throw std::runtime_error("'" + url + "' is not an address of a server here: expected " +
                              std::string(kScheme) + "HOST:PORT");
   }
   std::string host = url.substr(kScheme.size());

@@ -31,7 +31,7 @@ constexpr std::string_view kHelp = R"(  /help, /?               this text
                           settings of the sampler, for the next answers
   /regen                  another answer to the last message
   /save FILE              write the messages to a file
-  /load FILE              go on from the messages of a file
+  /load FILE              continue from the messages of a file
   /bye, /exit, /quit      leave
 Ctrl-C stops an answer. At the prompt it clears the line; a second time it
 leaves, as Ctrl-D does on an empty line.

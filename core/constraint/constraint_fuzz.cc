@@ -50,7 +50,7 @@ std::shared_ptr<const Grammar> Compile(std::string_view text) {
       .value_or(nullptr);
 }
 
-// Goes on by symbols that bring the end nearer.
+// Continues with symbols that bring the end nearer.
 void Finish(Automaton& automaton, ConfigId config, std::string text) {
   for (uint32_t left = automaton.symbols_to_end(config); left > 0; --left) {
     ConfigId next = Automaton::kNowhere;

@@ -142,7 +142,7 @@ class GrammarBuilder {
 
   // Continues from `from` by the bytes of `text`, and returns the state after them.
   StateId AddText(StateId from, std::string_view text);
-  // Goes on from `from` to `to` by any of `texts`, which are sorted and distinct.
+  // Leads from `from` to `to` by any of `texts`, which are sorted and distinct.
   void AddTexts(StateId from, std::span<const std::vector<Symbol>> texts, StateId to);
 
   // A rule whose start is set later. It may be called before.

@@ -15,7 +15,7 @@ struct NumberRange {
   std::optional<Bound> max = {};
 };
 
-// Goes on from `from` to `to` by the numbers of a range. With a bound they have no exponents.
+// Leads from `from` to `to` by the numbers of a range. With a bound they have no exponents.
 void AddNumbers(GrammarBuilder& builder, const NumberRange& range, StateId from, StateId to);
 
 }  // namespace rullama::constraint

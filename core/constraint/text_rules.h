@@ -42,7 +42,7 @@ class TextRules {
   // A key that is not in `names`; between markers only of letters, digits, _, . and -. Error
   // schema.too_large.
   Result<RuleId> KeyBut(std::span<const std::string> names);
-  // Goes on by a separator and the space that may follow it.
+  // Continues with a separator and the space that may follow it.
   StateId AddSeparator(StateId from, char separator);
   // Adds a key to the state `from`, and returns the state after it.
   StateId AddKey(StateId from, std::string_view name);
@@ -58,7 +58,7 @@ class TextRules {
   RuleId MarkedCharacter(size_t spelled);
   void AddUtf8(StateId from, StateId to);
   StateId AddEscapes(std::span<const uint8_t> bytes, StateId to);
-  // Goes on from one to another state by the bytes first to last of a string's content.
+  // Leads from one state to another by the bytes first to last of a string's content.
   void AddContent(StateId from, uint8_t first, uint8_t last, StateId to);
   Result<RuleId> Content(const ContentDfa& content, bool quoted);
   StateId AddQuote(StateId from);

@@ -10,7 +10,7 @@
 // a training step changes. A 3-D weight (experts) has A and B for each expert.
 //
 // Thread safety: pure. Errors: adapt.shape (A, B and weight do not fit), adapt.op (an adapted
-// weight is used by an op that is no product), adapt.rows (a part of the rows of a weight with
+// weight is used by an op that is not a product), adapt.rows (a part of the rows of a weight with
 // states).
 #pragma once
 

@@ -27,7 +27,7 @@ class GilReleased {
   PyThreadState* state_;
 };
 
-// Holds the GIL for its lifetime, on any thread; one that holds it already goes on holding it.
+// Holds the GIL for its lifetime, on any thread; one that holds it already keeps it.
 class GilHeld {
  public:
   GilHeld();

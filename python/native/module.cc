@@ -181,7 +181,7 @@ void SetForm(const nb::dict& values, Request& request) {
   } else if (choice == "required") {
     request.tool_choice = ToolChoice::kRequired;
   } else if (choice != "auto") {
-    throw nb::value_error("'tool_choice' is none of 'auto', 'none' and 'required'");
+    throw nb::value_error("'tool_choice' is not one of 'auto', 'none' and 'required'");
   }
 }
 

@@ -94,7 +94,7 @@ TEST(BestDraftLength, GrowsWithAcceptance) {
 TEST(BestDraftLength, IsZeroWhereRowsCostAsMuchAsSteps) {
   const DraftCosts dear = Costs([](int64_t rows) { return double(rows); }, 0.01);
   EXPECT_EQ(BestDraftLength(dear, After(50, 16, 16), 0, 16), 0);
-  // Next to other slots a row more is no better.
+  // Next to other slots one more row is not better.
   EXPECT_EQ(BestDraftLength(dear, After(50, 16, 16), 3, 16), 0);
 }
 

@@ -133,7 +133,7 @@ KERNEL(attention) {
   for (uint i = 0; i < queries; ++i) {
     const uint row = first_row + i / group;
     if (row >= rows) continue;
-    // A sum that is not a number is none to divide by, and shows.
+    // A sum that is not a number must not be divided by, and shows.
     const float factor = sum[i] == 0.0f ? 0.0f : 1.0f / sum[i];
     __global float* y = AT(float, y) + ((size_t)row * heads + first_head + i % group) * dim;
     for (uint d = 0; d < dim; ++d) y[d] = acc[i * dim + d] * factor;

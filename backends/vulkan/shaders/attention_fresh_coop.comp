@@ -182,7 +182,7 @@ void Scores() {
   }
 }
 
-// The largest weight: so that the low parts of small ones are no subnormals.
+// The largest weight: so that the low parts of small ones are not subnormal.
 const float kLargestWeight = 4096.0;
 
 void StoreFactor(uint row_at, float factor) {

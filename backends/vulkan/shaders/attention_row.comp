@@ -23,7 +23,7 @@ const uint kQuads = kDim / 4;
 const uint kLoads = (kQuads + kSplit - 1) / kSplit;  // of a key, by each invocation that shares it
 const uint kTeamKeys = (kKeys + kTeams - 1) / kTeams;
 const uint kMaxParts = 64;
-// So many tiles one after another take less than joining the sums of several workgroups.
+// This many tiles one after another take less time than joining the sums of several workgroups.
 const uint kFewTiles = 2;
 
 // Queries, the fresh key and value, in the end the sums of teams. Floats as words: matvec_dot.comp
@@ -206,7 +206,7 @@ int OwnRow() {
   return own;
 }
 
-// The row sees nothing behind its own key.
+// The row sees nothing after its own key.
 void JoinFreshRows() {
   if (kCanvas != 0 || last != pos || pos < stored) return;
   const int own = OwnRow();
@@ -245,7 +245,7 @@ void FindKeys() {
 
 // Four elements of the key or value of a number, as they lie in memory.
 uvec4 LoadQuad(uvec2 state, uvec2 fresh, int at, uint quad) {
-  // In front of its own row there are those of the keys before it, behind it all in their order.
+  // Rows before the query's own hold earlier keys; rows after it are in the order of the step.
   const uint new_row = kOneRow != 0 ? 0
                        : at <= past ? uint(fresh_row - (past - at))
                                     : uint(at - past - 1);

@@ -83,7 +83,7 @@ void main() {
     task_group = subgroupBroadcastFirst(uvec3(first.w, second.x & 0xFFFFu, second.x >> 16));
     task_groups = subgroupBroadcastFirst(second.yzw);
     task_kind = kind & kNoTask;
-    // The next one is on its way meanwhile; behind the last there is an empty one.
+    // The next one is on its way meanwhile; after the last there is an empty one.
     at += 2;
     first = entries.v[at];
     second = entries.v[at + 1];
