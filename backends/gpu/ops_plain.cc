@@ -24,7 +24,7 @@ struct PlainOp {
   uint32_t NextResult() { return plan.ResultIndex(result++); }
 };
 
-// PatchesOf<kernels::PatchesArgs>(op): the arguments of a kernel. The templates of kernels that are
+// Im2ColOf<kernels::Im2ColArgs>(op): the arguments of a kernel. The templates of kernels that are
 // not plain are never used.
 #define RL_RECORD(Name) RL_ARGUMENTS(Name)
 #define RL_ARGUMENTS(Name)                          \
@@ -47,16 +47,16 @@ struct PlainOp {
 #include "backends/gpu/kernels.def"
 
 template <typename Kernel>
-void Emit(PlanBuilder& plan, const typename Kernel::Args& args) {
+void EmitElements(PlanBuilder& plan, const typename Kernel::Args& args) {
   const rl_value& y = plan.Result();
   DispatchBuilder(plan, Kernel{.threads = kPlainThreads}, args)
       .Emit(CeilDiv(static_cast<uint64_t>(plan.MaxRows(y) * RowElements(y)), kPlainThreads));
 }
 
-#define RL_PLAIN(Name, name)                                            \
-  void Emit##Name(PlanBuilder& plan) {                                  \
-    using Op = PlainOp<operands::Name, rl_##name##_attrs>;              \
-    Emit<kernels::Name>(plan, Name##Of<kernels::Name::Args>(Op{plan})); \
+#define RL_PLAIN(Name, name)                                                    \
+  void Emit##Name(PlanBuilder& plan) {                                          \
+    using Op = PlainOp<operands::Name, rl_##name##_attrs>;                      \
+    EmitElements<kernels::Name>(plan, Name##Of<kernels::Name::Args>(Op{plan})); \
   }
 #include "backends/gpu/kernels.def"
 
