@@ -95,6 +95,8 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   // The rows of a text see each other, so all of them are in one step.
   if (encodes) settings.max_t = capacity();
   settings.host_weights = host_weights.value_or(settings.host_weights);
+  devices_.policy.host_weights = settings.host_weights;
+  RL_RETURN_IF_ERROR(CheckCacheTypes(*model_.model, config(), devices_));
   std::optional<DeviceSettings> built;
   std::optional<uint64_t> towers;
   const auto need = [&](const DeviceSettings& asked) -> Result<std::vector<uint64_t>> {
@@ -160,7 +162,6 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   }
   devices_.policy.host_weights = settings.host_weights;
   const Assistant* assistant = options.assistant ? options.assistant->assistant.get() : nullptr;
-  RL_RETURN_IF_ERROR(CheckCacheTypes(*model_.model, config(), devices_));
   RL_ASSIGN_OR_RETURN(
       ModelProgram program,
       BuildModelProgram(*model_.model, {.outputs = options.outputs,

@@ -44,29 +44,36 @@ Status CheckTypes(const Model& model, const Config& config, const BackendDevices
   return CheckProgram(program, config, devices);
 }
 
+// The refusals of a model with the types of its KV cache that the configuration names. Error
+// backend.kv_dtype if the devices run it with others.
+Status CheckModel(const Model& model, const Config& config, const BackendDevices& devices) {
+  constexpr std::array kTypes = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
+                                 DType::kQ4_0};
+  const CacheTypes wanted = KvDtypeFor(config, devices.backend);
+  Status status = CheckTypes(model, config, devices, wanted);
+  if (status) return status;
+  std::vector<std::string_view> others;
+  for (const DType type : kTypes) {
+    if (CheckTypes(model, config, devices, type)) others.push_back(NameOf(type));
+  }
+  if (others.empty()) return status;  // other ops are refused
+  return MakeError(ErrorKind::kBackend, "backend.kv_dtype",
+                   "a KV cache of {} (context.kv_dtype) does not run on {}, expected one of {}",
+                   ToString(wanted), devices.backend, fmt::join(others, ", "));
+}
+
 Status CheckOn(Registry& registry, const Model& model, const Config& config, const HostHooks& hooks,
                Notices& notices) {
   RL_ASSIGN_OR_RETURN(const BackendDevices devices, OpenDevices(registry, config, hooks, notices));
-  const CacheTypes types = KvDtypeFor(config, devices.backend);
-  RL_RETURN_IF_ERROR(CheckCacheTypes(model, config, devices));
-  return CheckTypes(model, config, devices, types);
+  return CheckModel(model, config, devices);
 }
 
 }  // namespace
 
 Status CheckCacheTypes(const Model& model, const Config& config, const BackendDevices& devices) {
-  constexpr std::array kTypes = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
-                                 DType::kQ4_0};
-  const CacheTypes wanted = KvDtypeFor(config, devices.backend);
-  if (CheckTypes(model, config, devices, wanted)) return OkStatus();
-  std::vector<std::string_view> others;
-  for (const DType type : kTypes) {
-    if (CheckTypes(model, config, devices, type)) others.push_back(NameOf(type));
-  }
-  if (others.empty()) return OkStatus();  // other ops are refused
-  return MakeError(ErrorKind::kBackend, "backend.kv_dtype",
-                   "a KV cache of {} (context.kv_dtype) does not run on {}, expected one of {}",
-                   ToString(wanted), devices.backend, fmt::join(others, ", "));
+  Status status = CheckModel(model, config, devices);
+  if (!status && status.error().id == "backend.kv_dtype") return status;
+  return OkStatus();
 }
 
 Status CheckBackend(const Model& model, const Config& config,
