@@ -71,14 +71,7 @@ struct SlotResult {
 struct RequestEnd {
   StopReason reason = StopReason::kEndOfGeneration;
   std::optional<LogprobStep> end = {};  // of the token that ended the answer, if asked for
-  int64_t cached_tokens = 0;
-  DraftCounts drafts = {};
-  double queue_seconds = 0;
-  double prompt_seconds = 0;
-  double encode_seconds = 0;  // of these, for pictures and sounds
-  double generate_seconds = 0;
-  SessionStats after_prompt = {};
-  SessionStats at_end = {};
+  AnswerCosts costs = {};
 };
 using ChannelItem = std::variant<ReadProgress, DrawnToken, DrawnCanvas, Draft, ResultRows,
                                  StoredSnapshot, PromptScores, SlotResult, RequestEnd, Error>;

@@ -98,14 +98,7 @@ void Generation::Impl::Take(const RequestEnd& end) {
   }
   completion.end_logprobs = end.end;
   completion.thought_tokens = text_.thought_tokens();
-  completion.cached_tokens = end.cached_tokens;
-  completion.drafts = end.drafts;
-  completion.queue_seconds = end.queue_seconds;
-  completion.prompt_seconds = end.prompt_seconds;
-  completion.encode_seconds = end.encode_seconds;
-  completion.generate_seconds = end.generate_seconds;
-  completion.after_prompt = end.after_prompt;
-  completion.at_end = end.at_end;
+  static_cast<AnswerCosts&>(completion) = end.costs;
 }
 
 void Generation::Impl::Record(const Event& event) {

@@ -212,8 +212,21 @@ struct DraftCounts {
   int64_t accepted = 0;
 };
 
+// What an answer took.
+struct AnswerCosts {
+  int64_t cached_tokens = 0;  // of the prompt: found in a slot and not read again
+  DraftCounts drafts = {};
+  double queue_seconds = 0;   // until a slot was free
+  double prompt_seconds = 0;  // from then on until the first token was drawn
+  double encode_seconds = 0;  // of these, to make soft tokens of pictures and sounds
+  double generate_seconds = 0;
+  // Statistics of the engine since it was opened, all requests together.
+  SessionStats after_prompt = {};  // when the first token was drawn, or the first canvas begins
+  SessionStats at_end = {};
+};
+
 // A whole answer. Events, joined, give the same text, thoughts and calls.
-struct Completion {
+struct Completion : AnswerCosts {
   std::string text = {};
   std::string thoughts = {};
   std::vector<ToolCall> tool_calls = {};
@@ -234,15 +247,6 @@ struct Completion {
   int64_t seed = 0;
   int64_t prompt_tokens = 0;            // soft tokens of media among them
   std::vector<MediumFacts> media = {};  // of the request; there from the start
-  int64_t cached_tokens = 0;            // of the prompt: found in a slot and not read again
-  DraftCounts drafts = {};
-  double queue_seconds = 0;   // until a slot was free
-  double prompt_seconds = 0;  // from then on until the first token was drawn
-  double encode_seconds = 0;  // of these, to make soft tokens of pictures and sounds
-  double generate_seconds = 0;
-  // Statistics of the engine since it was opened, all requests together.
-  SessionStats after_prompt = {};  // when the first token was drawn, or the first canvas begins
-  SessionStats at_end = {};
 };
 
 }  // namespace rullama

@@ -119,10 +119,10 @@ TEST_F(SchedulerTest, AnswersToOnePromptReadItOnce) {
 TEST_F(SchedulerTest, ACommonPromptIsNotReadAgain) {
   Start(2);
   std::vector<int32_t> prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  EXPECT_EQ(Read(*Submit(MakeJob(prompt, 1))).end.value().cached_tokens, 0);
+  EXPECT_EQ(Read(*Submit(MakeJob(prompt, 1))).end.value().costs.cached_tokens, 0);
   prompt.push_back(11);
   const Answer again = Read(*Submit(MakeJob(prompt, 1)));
-  EXPECT_EQ(again.end.value().cached_tokens, 8) << "two chunks of four";
+  EXPECT_EQ(again.end.value().costs.cached_tokens, 8) << "two chunks of four";
   EXPECT_THAT(again.tokens, ElementsAre(12));
 }
 

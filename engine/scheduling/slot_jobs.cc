@@ -150,14 +150,14 @@ void SlotJobs::End(int32_t slot, StopReason reason) {
   running.job->channel->Push(
       RequestEnd{.reason = reason,
                  .end = running.end,
-                 .cached_tokens = running.reused,
-                 .drafts = running.drafts,
-                 .queue_seconds = SecondsBetween(running.job->submitted, running.started),
-                 .prompt_seconds = SecondsBetween(running.started, first),
-                 .encode_seconds = running.encode_seconds,
-                 .generate_seconds = SecondsBetween(first, now),
-                 .after_prompt = running.after_prompt,
-                 .at_end = *stats});
+                 .costs = {.cached_tokens = running.reused,
+                           .drafts = running.drafts,
+                           .queue_seconds = SecondsBetween(running.job->submitted, running.started),
+                           .prompt_seconds = SecondsBetween(running.started, first),
+                           .encode_seconds = running.encode_seconds,
+                           .generate_seconds = SecondsBetween(first, now),
+                           .after_prompt = running.after_prompt,
+                           .at_end = *stats}});
   Free(slot);
 }
 

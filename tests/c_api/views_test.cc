@@ -25,19 +25,21 @@ TEST(Views, ShowEachMemberOfAnEvent) {
 }
 
 Completion Full() {
-  return {.text = "answer",
-          .thoughts = "thought",
-          .tool_calls = {{.name = "a", .arguments = "{}"}, {.name = "b", .arguments = "[]"}},
-          .ids = {5, 6},
-          .logprobs = {{.drawn = {5, -1}, .top = {{5, -1}, {7, -2}}},
-                       {.drawn = {6, -3}, .top = {{8, -0.5F}}}},
-          .reason = StopReason::kStopped,
-          .seed = 11,
-          .prompt_tokens = 12,
-          .cached_tokens = 13,
-          .queue_seconds = 0.25,
-          .prompt_seconds = 0.5,
-          .generate_seconds = 0.75};
+  Completion full;
+  full.text = "answer";
+  full.thoughts = "thought";
+  full.tool_calls = {{.name = "a", .arguments = "{}"}, {.name = "b", .arguments = "[]"}};
+  full.ids = {5, 6};
+  full.logprobs = {{.drawn = {5, -1}, .top = {{5, -1}, {7, -2}}},
+                   {.drawn = {6, -3}, .top = {{8, -0.5F}}}};
+  full.reason = StopReason::kStopped;
+  full.seed = 11;
+  full.prompt_tokens = 12;
+  full.cached_tokens = 13;
+  full.queue_seconds = 0.25;
+  full.prompt_seconds = 0.5;
+  full.generate_seconds = 0.75;
+  return full;
 }
 
 TEST(Views, ShowEachMemberOfACompletion) {

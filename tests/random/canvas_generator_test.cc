@@ -333,9 +333,9 @@ TEST_F(CanvasSchedulerTest, AnswersToOnePromptReadItOnceAndDiffer) {
 TEST_F(CanvasSchedulerTest, APromptThatWasReadBeforeGivesTheSameText) {
   Start(1);
   const Text cold = Run(MakeJob(2 * kCanvas));
-  EXPECT_EQ(cold.end.cached_tokens, 0);
+  EXPECT_EQ(cold.end.costs.cached_tokens, 0);
   const Text warm = Run(MakeJob(2 * kCanvas));
-  EXPECT_EQ(warm.end.cached_tokens, kChunk);
+  EXPECT_EQ(warm.end.costs.cached_tokens, kChunk);
   EXPECT_EQ(warm.tokens, cold.tokens);
 }
 
