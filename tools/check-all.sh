@@ -23,6 +23,7 @@ readonly build_files='(CMakeLists.txt|^CMakePresets.json|^cmake/.*|^pyproject.to
 readonly stages=(
   "packages ^tools/|requirements installs what the other stages need"
   "format . layout of sources and documents"
+  "copies ^(core|media|backends|models|samplers|engine|server|downloads|cli|python|conformance)/|copies few places of product code share six lines"
   "tests $code|$build_files|^docs/|^README|^configs/ gcc: every test, every case of conformance on every software driver"
   "asan $code|$build_files every test that can run under AddressSanitizer and UndefinedBehaviorSanitizer"
   "tsan $code|$build_files ThreadSanitizer over what has threads"
@@ -43,6 +44,7 @@ readonly stages=(
 
 stage_packages() { tools/install-deps.sh --all; }
 stage_format() { tools/check-format.sh; }
+stage_copies() { tools/check-copies.py; }
 build_ci() { cmake --preset ci && cmake --build --preset ci; }
 stage_tests() { build_ci && ctest --preset all; }
 stage_asan() { cmake --preset asan-all && cmake --build --preset asan-all && ctest --preset asan-all; }
