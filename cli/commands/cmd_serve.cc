@@ -158,11 +158,12 @@ std::shared_ptr<server::SlotFolder> SlotFolderOf(const ServerConfig& config) {
                                               static_cast<uint64_t>(config.slot_save_mib) << 20);
 }
 
-server::ApiOptions ApiOptionsOf(const ServerConfig& config, Console& console) {
+server::ApiOptions ApiOptionsOf(const ServerConfig& config, bool has_keys, Console& console) {
+  const int64_t queue_of_one = has_keys ? config.max_queue / 2 : config.max_queue;
   return {
       .version = RULLAMA_VERSION,
       .limits = {.max_queue = config.max_queue,
-                 .max_queue_per_client = config.max_queue_per_key,
+                 .max_queue_per_client = config.max_queue_per_key.value_or(queue_of_one),
                  .queue_timeout = Seconds(config.queue_timeout),
                  .request_timeout = Seconds(config.request_timeout)},
       .max_body_bytes = config.max_body_bytes,
@@ -309,7 +310,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
                                               shared, trace, console));
   const ModelInfo info = engine->info();
   std::atomic<const server::HttpServer*> listener = nullptr;
-  server::ApiOptions api_options = ApiOptionsOf(config, console);
+  server::ApiOptions api_options = ApiOptionsOf(config, !keys.empty(), console);
   api_options.snapshots = snapshots;
   api_options.connections = [&listener]() -> int64_t {
     const server::HttpServer* server = listener.load();

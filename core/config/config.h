@@ -257,8 +257,8 @@ struct ServerConfig {
   std::vector<std::string> api_keys;  // files of keys
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> allowed_origins;
-  int64_t max_queue = 64;
-  int64_t max_queue_per_key = 32;
+  int64_t max_queue = 1024;
+  std::optional<int64_t> max_queue_per_key;  // half of max_queue; without keys all of it
   int64_t queue_timeout = 300;
   int64_t request_timeout = 600;
   int64_t header_timeout = 10;
@@ -268,7 +268,7 @@ struct ServerConfig {
   int64_t drain = 30;
   int64_t prefix_cache_mib = 1024;
   int64_t media_cache_mib = 64;
-  int64_t max_connections = 512;
+  int64_t max_connections = 2048;
   int64_t max_header_bytes = 16'384;
   int64_t max_body_bytes = int64_t{64} << 20;
   int64_t max_body_memory_mib = 256;

@@ -22,6 +22,7 @@
 namespace rullama::cli_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -209,7 +210,7 @@ TEST_F(ServeTest, WarnsOfWhatTheSystemLetsItDo) {
                          {.join_streams = true, .limits = "-n 100"});
   const std::string said = program.ReadUntil("listening on http://127.0.0.1:");
   EXPECT_THAT(said, HasSubstr("everybody on this machine may write to the file of keys"));
-  EXPECT_THAT(said, HasSubstr("fewer than the 512 of server.max_connections"));
+  EXPECT_THAT(said, HasSubstr("fewer than the 2048 of server.max_connections"));
   const auto port = static_cast<uint16_t>(std::stoi(program.ReadUntil("tokens)")));
   std::vector<std::unique_ptr<server::Client>> idle;
   for (int i = 0; i < 120; ++i) idle.push_back(std::make_unique<server::Client>(port));
@@ -223,6 +224,29 @@ TEST_F(ServeTest, WarnsOfWhatTheSystemLetsItDo) {
   idle.clear();
   program.Signal(SIGTERM);
   EXPECT_EQ(program.Wait(), 0);
+}
+
+// A client with a key leaves half of the queue to others; without keys all are one client.
+TEST_F(ServeTest, TheQueueHoldsAThousandAnswers) {
+  const std::filesystem::path keys = folder_ / "keys";
+  std::ofstream(keys) << "sk-12345678\n";
+  std::filesystem::permissions(keys, std::filesystem::perms::owner_read);
+  for (const bool has_keys : {false, true}) {
+    std::vector<std::string> arguments = {"serve", "-m",        TinyModel(), "--port",
+                                          "0",     "--threads", "1"};
+    if (has_keys) arguments.insert(arguments.end(), {"--api-key-file", keys.string()});
+    RunningProgram program(arguments, {.join_streams = true});
+    program.ReadUntil("listening on http://127.0.0.1:");
+    server::Client client(static_cast<uint16_t>(std::stoi(program.ReadUntil("tokens)"))));
+    client.Send(
+        "GET /props HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-12345678\r\n"
+        "Connection: close\r\n\r\n");
+    EXPECT_THAT(client.ReadAll(), AllOf(HasSubstr("\"max_queue\":1024,"),
+                                        HasSubstr(has_keys ? "\"max_queue_per_key\":512,"
+                                                           : "\"max_queue_per_key\":1024")));
+    program.Signal(SIGTERM);
+    EXPECT_EQ(program.Wait(), 0);
+  }
 }
 
 TEST_F(ServeTest, RefusesAFileWithoutKeys) {
