@@ -46,13 +46,19 @@ constexpr size_t kQueriesInPlace = 8;
 
 static_assert(kAttentionSums % 4 == 0, "a block has at most four or eight queries");
 
-// Rows of a tile in float32, and the most queries that are multiplied with them together.
+// Rows of a tile in float32, and the most queries that are multiplied with them together. kStep
+// dimensions from a multiple of it on have in common what Common is.
 struct ConvertedRows {
   static constexpr int kQueries = 4;
+  static constexpr size_t kStep = 16;
+  struct Common {};
   const float* tile;
   size_t padded;
 
-  RL_INLINE F32x16 At(size_t t, size_t i) const { return Load(tile + t * padded + i); }
+  RL_INLINE Common CommonAt(size_t /*t*/, size_t /*i*/) const { return {}; }
+  RL_INLINE F32x16 At(size_t t, size_t i, const Common& /*common*/) const {
+    return Load(tile + t * padded + i);
+  }
   RL_INLINE void FetchAhead(size_t /*t*/, size_t /*i*/) const {}
 };
 
@@ -60,11 +66,16 @@ struct ConvertedRows {
 // `ahead`. Hardware does not foresee those of values, whose dimensions are read a block at a time.
 struct HalfRows {
   static constexpr int kQueries = kAttentionSums % 8 == 0 ? 8 : 4;
+  static constexpr size_t kStep = 16;
+  struct Common {};
   const uint16_t* const* rows;
   const uint16_t* const* ahead;
   size_t ahead_by;
 
-  RL_INLINE F32x16 At(size_t t, size_t i) const { return LoadHalf(rows[t] + i); }
+  RL_INLINE Common CommonAt(size_t /*t*/, size_t /*i*/) const { return {}; }
+  RL_INLINE F32x16 At(size_t t, size_t i, const Common& /*common*/) const {
+    return LoadHalf(rows[t] + i);
+  }
   // A cache line holds 32 elements.
   RL_INLINE void FetchAhead(size_t t, size_t i) const {
     if (i % 32 == 0) PrefetchFar(ahead[t] + ahead_by + i);
@@ -96,12 +107,18 @@ RL_INLINE bool FindHalfTile(const KvRun& run, size_t first, size_t count, HalfTi
 template <typename Block>
 struct BlockRows {
   static constexpr int kQueries = HalfRows::kQueries;
+  static constexpr size_t kStep = kCacheBlock;
+  using Common = F32x16;  // the scale of a block
   const uint8_t* const* rows;
   const uint8_t* const* ahead;
   size_t ahead_by;
 
-  RL_INLINE F32x16 At(size_t t, size_t i) const {
-    return LoadSixteen<Block>(rows[t] + i / kCacheBlock * sizeof(Block), i % kCacheBlock);
+  RL_INLINE const uint8_t* BlockAt(size_t t, size_t i) const {
+    return rows[t] + i / kCacheBlock * sizeof(Block);
+  }
+  RL_INLINE Common CommonAt(size_t t, size_t i) const { return ScaleOfBlock(BlockAt(t, i)); }
+  RL_INLINE F32x16 At(size_t t, size_t i, const Common& scale) const {
+    return LoadSixteen<Block>(BlockAt(t, i), i % kCacheBlock, scale);
   }
   // A cache line holds more than a block.
   RL_INLINE void FetchAhead(size_t t, size_t i) const {
@@ -144,15 +161,21 @@ RL_INLINE void ScoreBlock(const float* const q[kQueries], const Rows& keys, size
   for (int a = 0; a < kQueries; ++a) {
     for (int k = 0; k < kKeys; ++k) acc[a][k] = Zero();
   }
-  for (size_t i = 0; i < padded; i += 16) {
-    F32x16 key[kKeys];
-    for (int k = 0; k < kKeys; ++k) {
-      key[k] = keys.At(t + static_cast<size_t>(k), i);
-      keys.FetchAhead(t + static_cast<size_t>(k), i);
-    }
-    for (int a = 0; a < kQueries; ++a) {
-      const F32x16 query = Load(q[a] + i);
-      for (int k = 0; k < kKeys; ++k) acc[a][k] = Fma(query, key[k], acc[a][k]);
+  for (size_t begin = 0; begin < padded; begin += Rows::kStep) {
+    typename Rows::Common common[kKeys];
+    for (int k = 0; k < kKeys; ++k) common[k] = keys.CommonAt(t + static_cast<size_t>(k), begin);
+#pragma GCC unroll 2
+    for (size_t part = 0; part < Rows::kStep / 16; ++part) {
+      const size_t i = begin + 16 * part;
+      F32x16 key[kKeys];
+      for (int k = 0; k < kKeys; ++k) {
+        key[k] = keys.At(t + static_cast<size_t>(k), i, common[k]);
+        keys.FetchAhead(t + static_cast<size_t>(k), i);
+      }
+      for (int a = 0; a < kQueries; ++a) {
+        const F32x16 query = Load(q[a] + i);
+        for (int k = 0; k < kKeys; ++k) acc[a][k] = Fma(query, key[k], acc[a][k]);
+      }
     }
   }
   for (int a = 0; a < kQueries; ++a) {
@@ -191,9 +214,11 @@ RL_INLINE void ValueBlock(const AttentionState& s, const uint32_t* queries, cons
   }
   for (size_t t = 0; t < keys; ++t) {
     F32x16 value[kVectors];
+    typename Rows::Common common;
     for (int v = 0; v < kVectors; ++v) {
       const size_t at = i + 16 * static_cast<size_t>(v);
-      value[v] = values.At(t, at);
+      if (v % static_cast<int>(Rows::kStep / 16) == 0) common = values.CommonAt(t, at);
+      value[v] = values.At(t, at, common);
       values.FetchAhead(t, at);
     }
     for (int a = 0; a < kQueries; ++a) {
