@@ -139,7 +139,7 @@ int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {
   const bool any = pictures || model_.Takes(MediaKind::kSound);
   if (!any || options.outputs != GraphOutputs::kBatch) return 0;
   const bool whole = pictures && model_.facts().media.whole_pictures;
-  const int64_t longest = whole ? int64_t{kImageTokenBudgets.back()} : 0;
+  const int64_t longest = whole ? int64_t{model_.towers.towers.picture->Budgets().back()} : 0;
   return std::min(std::max(chunk_, longest), capacity());
 }
 

@@ -92,9 +92,10 @@ Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& reques
                                  size_t max_tokens) {
   const Tokenizer& tokenizer = *model.tokenizer;
   if (!request.prompt.empty()) {
-    RL_ASSIGN_OR_RETURN(
-        std::vector<int32_t> ids,
-        tokenizer.Encode(request.prompt, {.add_bos = true, .max_tokens = max_tokens}));
+    const std::string text =
+        request.media.empty() ? request.prompt : WithTextAroundMedia(*model.model, request.prompt);
+    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                        tokenizer.Encode(text, {.add_bos = true, .max_tokens = max_tokens}));
     return EncodedChat{.ids = std::move(ids)};
   }
   if (!request.ids.empty()) {

@@ -1,26 +1,25 @@
 #include "cli/bench/encode_bench.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "core/base/clock.h"
 #include "engine/media/media_encoder.h"
-#include "media/picture_size.h"
 
 namespace rullama::cli {
 namespace {
 
-constexpr uint32_t kBlockSide = 48;  // pixels of a soft token, in all published models
-
-// A picture of `tokens` blocks, as square as their number allows.
-rullama::Picture NoisePicture(uint32_t tokens) {
+// A picture of `tokens` blocks of these sides, as square as their number allows.
+rullama::Picture NoisePicture(uint32_t tokens, uint32_t side) {
   uint32_t rows = 1;
   for (uint32_t i = 1; i * i <= tokens; ++i) {
     if (tokens % i == 0) rows = i;
   }
-  rullama::Picture picture{
-      .width = tokens / rows * kBlockSide, .height = rows * kBlockSide, .rgb = {}};
+  rullama::Picture picture{.width = tokens / rows * side, .height = rows * side, .rgb = {}};
   picture.rgb.resize(size_t{3} * picture.width * picture.height);
   std::minstd_rand noise(1);
   for (uint8_t& value : picture.rgb) value = static_cast<uint8_t>(noise() >> 8);
@@ -30,15 +29,16 @@ rullama::Picture NoisePicture(uint32_t tokens) {
 }  // namespace
 
 Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_tokens) {
-  if (std::ranges::find(kImageTokenBudgets, image_tokens) == kImageTokenBudgets.end()) {
-    return MakeError(ErrorKind::kUsage, "usage.option",
-                     "--image-tokens has {}, expected 70, 140, 280, 560 or 1120", image_tokens);
-  }
   const PictureTower* tower = model.towers.towers.picture.get();
   if (tower == nullptr) return UnsupportedMedium(MediaKind::kPicture);
+  const std::span<const uint32_t> budgets = tower->Budgets();
+  if (std::ranges::find(budgets, image_tokens) == budgets.end()) {
+    return MakeError(ErrorKind::kUsage, "usage.option", "--image-tokens has {}, expected one of {}",
+                     image_tokens, fmt::join(budgets, ", "));
+  }
   const auto budget = static_cast<uint32_t>(image_tokens);
   DecodedMedium medium{.kind = MediaKind::kPicture, .image_tokens = budget};
-  rullama::Picture noise = NoisePicture(budget);
+  rullama::Picture noise = NoisePicture(budget, tower->SquareSide());
   RL_ASSIGN_OR_RETURN(const BlockGrid grid, tower->Fit(noise.width, noise.height, budget));
   RL_ASSIGN_OR_RETURN(medium.scaled, tower->Scale(std::move(noise), budget));
   medium.tokens = grid.tokens();

@@ -134,7 +134,8 @@ Result<MediaPrompt> ReadParts(const std::string& text, const LoadedModel& model)
   }
   MediaPrompt result;
   RL_ASSIGN_OR_RETURN(const DecodedMedia decoded, DecodeMedia(model, media));
-  RL_ASSIGN_OR_RETURN(result.ids, model.tokenizer->Encode(prompt, {.add_bos = true}));
+  RL_ASSIGN_OR_RETURN(result.ids, model.tokenizer->Encode(WithTextAroundMedia(*model.model, prompt),
+                                                          {.add_bos = true}));
   RL_ASSIGN_OR_RETURN(result.media,
                       PlaceMedia(*model.model, *model.tokenizer, decoded, result.ids));
   result.files = std::move(files);

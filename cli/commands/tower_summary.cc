@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/base/size_text.h"
 #include "engine/loading/backend_setup.h"
 #include "engine/media/media_encoder.h"
-#include "media/picture_size.h"
 #include "media/sound.h"
 
 namespace rullama::cli {
@@ -82,7 +82,8 @@ Result<json> TowersAsJson(const Towers& towers, const GgufFile& file) {
   RL_ASSIGN_OR_RETURN(const auto encoder, ReferenceEncoder::Open(towers, file));
   json result = json::object();
   if (towers.picture) {
-    const std::vector<int64_t> budgets(kImageTokenBudgets.begin(), kImageTokenBudgets.end());
+    const std::span<const uint32_t> of_tower = towers.picture->Budgets();
+    const std::vector<int64_t> budgets(of_tower.begin(), of_tower.end());
     RL_ASSIGN_OR_RETURN(result["picture"],
                         TowerAsJson(*towers.picture, MediaKind::kPicture, budgets, *encoder));
   }

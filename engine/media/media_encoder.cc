@@ -12,11 +12,11 @@
 namespace rullama {
 namespace {
 
-// The step sizes for which plans are compiled: the budgets of pictures, which most pictures nearly
-// fill, up to the longest medium.
-std::vector<int64_t> BucketsUpTo(int64_t max_tokens) {
+// The step sizes for which plans are compiled: these budgets, which most pictures nearly fill, up
+// to the longest medium.
+std::vector<int64_t> BucketsUpTo(int64_t max_tokens, std::span<const uint32_t> budgets) {
   std::vector<int64_t> buckets;
-  for (const uint32_t budget : kImageTokenBudgets) {
+  for (const uint32_t budget : budgets) {
     if (budget < max_tokens) buckets.push_back(budget);
   }
   buckets.push_back(max_tokens);
@@ -87,7 +87,7 @@ const Tower& MediaEncoder::TowerOf(MediaKind kind) const {
 
 int64_t MediaEncoder::LongestOf(MediaKind kind) const {
   if (!Takes(kind)) return 0;
-  return kind == MediaKind::kPicture ? kImageTokenBudgets.back()
+  return kind == MediaKind::kPicture ? towers_.picture->Budgets().back()
                                      : towers_.sound->Tokens(kMaxSoundPiece);
 }
 
@@ -101,9 +101,12 @@ Result<MediaEncoder::Running> MediaEncoder::Start(MediaKind kind, int64_t max_to
                                  std::move(constant.bytes));
   }
   running.width = built.graph.type(built.graph.outputs.front().value).last().constant;
+  const std::span<const uint32_t> budgets =
+      kind == MediaKind::kPicture ? towers_.picture->Budgets() : kImageTokenBudgets;
   std::vector<SessionGraph> graphs;
-  graphs.push_back(
-      {.graph = std::move(built.graph), .buckets = BucketsUpTo(max_tokens), .extends_past = false});
+  graphs.push_back({.graph = std::move(built.graph),
+                    .buckets = BucketsUpTo(max_tokens, budgets),
+                    .extends_past = false});
   RL_ASSIGN_OR_RETURN(running.session, Session::Create(std::move(graphs), *running.weights,
                                                        {.devices = devices_,
                                                         .policy = policy_,

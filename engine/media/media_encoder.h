@@ -54,7 +54,7 @@ class MediaEncoder {
   // The soft tokens of the longest medium that a tower encodes at once; 0 without the tower.
   [[nodiscard]] int64_t LongestOf(MediaKind kind) const;
 
-  // At most `budget` soft tokens of a picture; `budget` is at most the last of kImageTokenBudgets.
+  // At most `budget` soft tokens of a picture; `budget` is at most the last of the tower's.
   // Errors: media.unsupported (kUsage), those of PictureTower, and of sessions; backend.nan
   // (kRuntime) for a soft token that is not finite; io.mapped_file_changed.
   Result<SoftTokens> Encode(const Picture& picture, uint32_t budget);

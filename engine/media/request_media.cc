@@ -1,5 +1,7 @@
 #include "engine/media/request_media.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -14,21 +16,25 @@
 namespace rullama {
 namespace {
 
-// The budget of a picture: as asked, as configured, or by its size.
-Result<uint32_t> BudgetOf(const Config& config, const Medium& medium, uint32_t width,
-                          uint32_t height) {
+// The budget of a picture: as asked, as configured, or by its size; or that of every picture, where
+// a tower has no other.
+Result<uint32_t> BudgetOf(const PictureTower& tower, const Config& config, const Medium& medium,
+                          uint32_t width, uint32_t height) {
+  const std::span<const uint32_t> budgets = tower.Budgets();
+  if (budgets.size() == 1) return budgets.front();
   const int64_t asked =
       medium.image_tokens > 0 ? medium.image_tokens : config.generation.image_tokens.value_or(0);
   if (asked == 0) return DefaultImageTokens(width, height);
-  if (std::ranges::find(kImageTokenBudgets, asked) != kImageTokenBudgets.end()) {
-    return static_cast<uint32_t>(asked);
-  }
-  return MakeError(ErrorKind::kUsage, "usage.request",
-                   "image_tokens is {}, expected 70, 140, 280, 560 or 1120", asked);
+  if (std::ranges::find(budgets, asked) != budgets.end()) return static_cast<uint32_t>(asked);
+  return MakeError(ErrorKind::kUsage, "usage.request", "image_tokens is {}, expected one of {}",
+                   asked, fmt::join(budgets, ", "));
 }
 
-// The bytes of a picture of as many squares as the budget of the published models allows.
-constexpr uint64_t kBytesOfImageToken = uint64_t{48} * 48 * 3;
+// The bytes of the pixels of a soft token.
+uint64_t BytesOfToken(const PictureTower& tower) {
+  constexpr uint64_t kChannels = 3;
+  return kChannels * tower.SquareSide() * tower.SquareSide();
+}
 
 int64_t TokensOf(const SoundTower& tower, size_t samples) {
   int64_t tokens = static_cast<int64_t>(samples / kMaxSoundPiece) * tower.Tokens(kMaxSoundPiece);
@@ -133,13 +139,13 @@ Status MediaReader::PlanPicture(const Medium& medium, MediumPlan& plan) const {
   plan.width = header.width;
   plan.height = header.height;
   RL_ASSIGN_OR_RETURN(plan.image_tokens,
-                      BudgetOf(model_.config(), medium, header.width, header.height));
+                      BudgetOf(*tower, model_.config(), medium, header.width, header.height));
   // A picture on its side has the same squares, in columns instead of rows.
   RL_ASSIGN_OR_RETURN(const BlockGrid grid,
                       tower->Fit(header.width, header.height, plan.image_tokens));
   plan.tokens = grid.tokens();
   plan.decoding_bytes = header.decoding_bytes;
-  plan.decoded_bytes = grid.tokens() * kBytesOfImageToken;
+  plan.decoded_bytes = grid.tokens() * BytesOfToken(*tower);
   return OkStatus();
 }
 
@@ -353,6 +359,20 @@ MediumFacts FactsOf(const DecodedMedium& medium) {
           .width = medium.width,
           .height = medium.height,
           .seconds = medium.seconds()};
+}
+
+std::string WithTextAroundMedia(const Model& model, std::string prompt) {
+  for (const MediaKind kind : {MediaKind::kPicture, MediaKind::kSound}) {
+    const auto markers = model.MarkersOf(kind);
+    if (!markers || (markers->before.empty() && markers->after.empty())) continue;
+    const std::string whole =
+        fmt::format("{}{}{}", markers->before, markers->placeholder, markers->after);
+    for (size_t at = prompt.find(markers->placeholder); at != std::string::npos;
+         at = prompt.find(markers->placeholder, at + whole.size())) {
+      prompt.replace(at, markers->placeholder.size(), whole);
+    }
+  }
+  return prompt;
 }
 
 Result<std::vector<PlacedMedium>> PlaceMedia(const Model& model, const Tokenizer& tokenizer,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "core/base/status.h"
@@ -42,6 +43,10 @@ Result<DecodedMedia> MeasureMedia(const LoadedModel& model, std::span<const Medi
                                   const MediaLimits& limits = {});
 
 [[nodiscard]] MediumFacts FactsOf(const DecodedMedium& medium);
+
+// A prompt that is given as text with the text that the model reads around each medium
+// (MediaMarkers::before).
+[[nodiscard]] std::string WithTextAroundMedia(const Model& model, std::string prompt);
 
 // Puts the soft rows of all media, each between its markers, in place of the placeholders of
 // `prompt`, and returns where they are. Errors: media.count for another number of placeholders,

@@ -50,6 +50,10 @@ struct MediaMarkers {
   std::string_view begin;
   std::string_view placeholder;
   std::string_view end;
+  // The text that the model reads on both sides of a medium. A template has it; where a prompt is
+  // given as text, it is added before that becomes tokens.
+  std::string_view before = {};
+  std::string_view after = {};
 };
 
 // The assistant's turns that a model learns from a conversation: their text, thoughts, calls of

@@ -83,15 +83,25 @@ class Tower {
 
 class PictureTower : public Tower {
  public:
+  // The numbers of soft tokens that pictures may be limited to, ascending, at least one. One alone
+  // is that of every picture.
+  [[nodiscard]] virtual std::span<const uint32_t> Budgets() const = 0;
+  // The side of the square of pixels that becomes a soft token.
+  [[nodiscard]] virtual uint32_t SquareSide() const = 0;
   // The squares, one for each soft token, that a picture of these sides (pixels) is resampled to,
   // at most `budget` of them. Error media.shape for a picture too long for the budget or for the
   // tower's positions.
   [[nodiscard]] virtual Result<BlockGrid> Fit(uint32_t width, uint32_t height,
                                               uint32_t budget) const = 0;
   // A picture resampled to the squares of Fit(). Errors: those of Fit.
-  [[nodiscard]] virtual Result<Picture> Scale(Picture picture, uint32_t budget) const = 0;
+  [[nodiscard]] Result<Picture> Scale(Picture picture, uint32_t budget) const;
   // The inputs for a picture that was scaled: its sides are whole squares.
   [[nodiscard]] virtual TowerStep Prepare(const Picture& scaled) const = 0;
+
+ private:
+  // A picture stretched to these sides, which are not its own.
+  [[nodiscard]] virtual Picture Resize(const Picture& picture, uint32_t width,
+                                       uint32_t height) const = 0;
 };
 
 class SoundTower : public Tower {

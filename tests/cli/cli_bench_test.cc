@@ -78,7 +78,7 @@ TEST(Bench, PicturesNeedATowerAndABudget) {
   EXPECT_THAT(RunRullama(BenchArguments({"--image-tokens", "280"})).err,
               HasSubstr("[media.unsupported]"));
   EXPECT_THAT(RunRullama(BenchArguments({"--image-tokens", "100"})).err,
-              HasSubstr("--image-tokens has 100, expected 70, 140, 280, 560 or 1120"));
+              HasSubstr("--image-tokens has 100, expected one of 70, 140, 280, 560, 1120"));
 }
 
 TEST(Bench, TraceHasEveryStepItsSegmentsAndTheirOps) {

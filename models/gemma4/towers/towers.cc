@@ -24,23 +24,24 @@ class Gemma4PictureTower final : public PictureTower {
   [[nodiscard]] double MultiplyAdds(int64_t tokens) const override {
     return gemma4::MultiplyAdds(tower_.config, tokens);
   }
+  [[nodiscard]] std::span<const uint32_t> Budgets() const override { return kImageTokenBudgets; }
+  [[nodiscard]] uint32_t SquareSide() const override {
+    return static_cast<uint32_t>(tower_.config.patch * tower_.config.pool);
+  }
   [[nodiscard]] Result<BlockGrid> Fit(uint32_t width, uint32_t height,
                                       uint32_t budget) const override {
     return FitPicture(tower_.config, width, height, budget);
-  }
-  [[nodiscard]] Result<Picture> Scale(Picture picture, uint32_t budget) const override {
-    const VisionConfig& c = tower_.config;
-    RL_ASSIGN_OR_RETURN(const BlockGrid grid, Fit(picture.width, picture.height, budget));
-    const auto side = static_cast<uint32_t>(c.patch * c.pool);
-    const uint32_t width = grid.columns * side, height = grid.rows * side;
-    if (picture.width == width && picture.height == height) return picture;
-    return ResizeBicubic(picture, width, height);
   }
   [[nodiscard]] TowerStep Prepare(const Picture& scaled) const override {
     return PictureInputs(tower_.config, scaled);
   }
 
  private:
+  [[nodiscard]] Picture Resize(const Picture& picture, uint32_t width,
+                               uint32_t height) const override {
+    return ResizeBicubic(picture, width, height);
+  }
+
   VisionTower tower_;
 };
 
