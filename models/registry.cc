@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/base/check.h"
 #include "models/gemma3/family.h"
@@ -88,12 +89,17 @@ Result<const ModelFamily*> FamilyOf(const GgufFile& file) {
 }
 
 Result<Towers> ReadTowers(const GgufFile& file) {
+  Result<Towers> unread = Towers();
   for (const ModelFamily* family : kFamilies) {
     if (family->read_towers == nullptr) continue;
-    RL_ASSIGN_OR_RETURN(Towers towers, family->read_towers(file));
-    if (towers.picture || towers.sound) return towers;
+    Result<Towers> towers = family->read_towers(file);
+    if (towers && (towers->picture || towers->sound)) return towers;
+    // They are towers of another family.
+    const bool foreign = !towers && towers.error().id == "model.projector";
+    if (!towers && !foreign) return towers;
+    if (foreign && unread) unread = std::move(towers);
   }
-  return Towers();
+  return unread;
 }
 
 bool IsAssistant(const GgufFile& file) { return FindFamilyOfAssistants(file) != nullptr; }

@@ -13,8 +13,8 @@ inline constexpr std::string_view kKeep = "media.keep";
 // i32[T]: what the history of the samplers keeps of each row: its token, -1 for rows of pictures
 // and sounds. Only graphs of a batch have it.
 inline constexpr std::string_view kHistory = "media.history";
-// i32[T]: the last position that each row sees on sliding layers: the last row of its picture, the
-// row itself for all others. Only models that see whole pictures have it.
+// i32[T]: the last position that each row sees, on the layers that read it: the last row of its
+// picture, the row itself for all others. Only models that see whole pictures have it.
 inline constexpr std::string_view kLastSeen = "media.last_seen";
 
 }  // namespace rullama::media_names

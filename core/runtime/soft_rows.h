@@ -20,8 +20,8 @@ struct SoftRows {
   int64_t count = 0;
   // f32[count, width]; they stay the caller's.
   std::span<const float> values = {};
-  // The rows see each other on sliding layers: those of a picture, if the model sees whole ones.
-  // All of them are in one step.
+  // The rows see each other: those of a picture, if the model sees whole ones. All of them are in
+  // one step.
   bool see_each_other = false;
 
   [[nodiscard]] int64_t end() const { return first + count; }

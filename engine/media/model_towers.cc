@@ -51,8 +51,8 @@ Result<ModelTowers> ReadModelTowers(const Config& config, const ModelFile& model
   const auto& named = config.model.mmproj;
   if (named && !takes_media) {
     return MakeError(ErrorKind::kUsage, "model.media",
-                     "'{}' is given for a model that takes text alone, expected a Gemma 4 model "
-                     "that predicts the next token; leave out --mmproj (model.mmproj)",
+                     "'{}' is given for a model that takes text alone, expected one "
+                     "that also takes pictures or sound; leave out --mmproj (model.mmproj)",
                      *named);
   }
   if (!takes_media) return ModelTowers();

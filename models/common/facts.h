@@ -27,8 +27,8 @@ struct CanvasFacts {
 // Pictures and sounds, which reach the model as soft tokens.
 struct MediaFacts {
   bool taken = false;  // whether the model has the graph ModelPass::kMedia
-  // Whether the rows of a picture see each other on sliding layers, so that all of them have to be
-  // in one step. If not, every row sees the rows before it only.
+  // Whether the rows of a picture see each other, so that all of them have to be in one step. If
+  // not, every row sees the rows before it only.
   bool whole_pictures = false;
 
   friend bool operator==(const MediaFacts&, const MediaFacts&) = default;

@@ -13,6 +13,7 @@
 #include "models/gemma3/files/random_model.h"
 #include "models/gemma3/files/synth.h"
 #include "models/gemma3/gemma3_model.h"
+#include "models/gemma3/towers/towers.h"
 
 namespace rullama {
 namespace {
@@ -31,8 +32,10 @@ Result<std::unique_ptr<Model>> OpenGemma3(const GgufFile& file) {
   return model;
 }
 
-// Ollama's converter names the bases of both kinds of layers.
+// Ollama's converter names the bases of both kinds of layers, and puts the tower into the same
+// file.
 std::string_view DialectOf(const GgufFile& file) {
+  if (file.Has(HparamKey(file, "vision.block_count"))) return "ollama";
   if (file.Has(HparamKey(file, "rope.local.freq_base"))) return "ollama";
   return file.Has(HparamKey(file, "rope.freq_base")) ? "llama.cpp" : "unknown";
 }
@@ -61,7 +64,7 @@ const ModelFamily kGemma3Family = {.architectures = kArchitectures,
                                    .unsupported = kUnsupported,
                                    .assistants = {},
                                    .open = OpenGemma3,
-                                   .read_towers = nullptr,
+                                   .read_towers = gemma3::ReadTowers,
                                    .describe_assistant = nullptr,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma3,

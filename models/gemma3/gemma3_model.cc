@@ -12,6 +12,7 @@
 #include "models/gemma3/chat/function_parser.h"
 #include "models/gemma3/graph/model.h"
 #include "models/gemma3/graph/weights.h"
+#include "models/gemma3/towers/towers.h"
 
 namespace rullama {
 namespace {
@@ -23,6 +24,7 @@ ModelFacts FactsOf(const Gemma3Config& config, const ModelWeights& weights) {
           .vocabulary = config.vocabulary,
           .context_length = config.context_length,
           .sliding_window = config.sliding_window,
+          .media = {.taken = config.takes_media(), .whole_pictures = true},
           .weight_scales = weights.scales()};
 }
 
@@ -91,6 +93,10 @@ uint64_t Gemma3Model::CacheBytes(const BuildOptions& options) const {
   return rullama::CacheBytes(config_, options);
 }
 
+Result<Towers> Gemma3Model::ReadTowers(const GgufFile& file) const {
+  return gemma3::ReadTowers(file, config_.width);
+}
+
 Result<Adapter> Gemma3Model::ReadAdapter(const std::string& path) const {
   return rullama::ReadAdapter(path, {std::string(kGemma3Architecture), ExpectedTensors(config_)});
 }
@@ -132,6 +138,11 @@ Result<EncodedChat> Gemma3Model::EncodeChat(const Tokenizer& tokenizer,
 
 std::string Gemma3Model::JinjaTemplate() const {
   return form_ == gemma3::ChatForm::kTurns ? gemma3::JinjaTemplate() : "";
+}
+
+std::optional<MediaMarkers> Gemma3Model::MarkersOf(MediaKind kind) const {
+  if (kind != MediaKind::kPicture) return std::nullopt;
+  return gemma3::kPictureMarkers;
 }
 
 PromptBorders Gemma3Model::BordersOf(const Tokenizer& tokenizer,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ class Gemma3Model final : public Model {
   // There is no canvas to condition: error model.canvas.
   [[nodiscard]] Result<Graph> BuildConditioning() const override;
   [[nodiscard]] uint64_t CacheBytes(const BuildOptions& options) const override;
+  [[nodiscard]] Result<Towers> ReadTowers(const GgufFile& file) const override;
   [[nodiscard]] Result<Adapter> ReadAdapter(const std::string& path) const override;
   [[nodiscard]] std::vector<AdaptableWeight> AdaptableWeights() const override;
   [[nodiscard]] Status WriteAdapter(const Adapter& adapter, const AdapterFileOptions& options,
@@ -45,6 +47,7 @@ class Gemma3Model final : public Model {
                                                const nlohmann::json& tools,
                                                const EncodeChatOptions& options) const override;
   [[nodiscard]] std::string JinjaTemplate() const override;
+  [[nodiscard]] std::optional<MediaMarkers> MarkersOf(MediaKind kind) const override;
   [[nodiscard]] PromptBorders BordersOf(const Tokenizer& tokenizer,
                                         std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(

@@ -353,7 +353,7 @@ TEST(Gemma3Graph, OptionsOutOfRange) {
   };
   EXPECT_EQ(id_of({.capacity = 65}), "model.capacity");
   EXPECT_EQ(id_of({.pass = ModelPass::kCanvas, .capacity = 8}), "model.canvas");
-  EXPECT_EQ(id_of({.pass = ModelPass::kMedia, .capacity = 8}), "model.media");
+  EXPECT_EQ(id_of({.pass = ModelPass::kEncodeMedia, .capacity = 8}), "model.encoder");
 }
 
 // ---- conversations ------------------------------------------------------------------------------
@@ -463,8 +463,33 @@ TEST(Gemma3Chat, WhatTheTemplateRefuses) {
               HasSubstr("[chat.tool_result]"));
   EXPECT_THAT(error(Json::array({Message("user", "a")}), Json::array({Json::object()})),
               HasSubstr("[chat.tools]"));
-  EXPECT_THAT(error(Json::array({Message("user", Json::array({{{"type", "image"}}}))})),
-              HasSubstr("messages[0].content[0].type: found 'image', expected text"));
+  EXPECT_THAT(error(Json::array({Message("user", Json::array({{{"type", "audio"}}}))})),
+              HasSubstr("messages[0].content[0].type: found 'audio', expected text or image"));
+}
+
+TEST(Gemma3Chat, ExamplesToLearnFromHaveNoPictures) {
+  const Json messages = Json::array(
+      {Message("user", Json::array({{{"type", "image"}}})), Message("assistant", "A cat.")});
+  EXPECT_THAT(Rendered(messages, {.add_generation_prompt = false, .trained = TrainedTurns::kAll}),
+              HasSubstr("found 'image', expected text: pictures cannot be learnt from"));
+}
+
+TEST(Gemma3Chat, PicturesStandBetweenEmptyLines) {
+  const Json image = {{"type", "image_url"}};
+  const auto text = [](const char* of) { return Json{{"type", "text"}, {"text", of}}; };
+  EXPECT_EQ(
+      Rendered(Json::array({Message("user", Json::array({image, text(" What? "), image, image}))})),
+      "<bos><start_of_turn>user\n\n\n<start_of_image>\n\nWhat?\n\n<start_of_image>\n\n"
+      "\n\n<start_of_image>\n\n<end_of_turn>\n<start_of_turn>model\n");
+}
+
+// What a user types is text, whatever it looks like.
+TEST(Gemma3Chat, AMarkerThatAUserTypesIsNoPicture) {
+  const auto prompt =
+      Must(gemma3::RenderChat(Json::array({Message("user", "<start_of_image>")}), Json(), {}));
+  for (const chat::PromptSegment& segment : prompt.segments) {
+    EXPECT_TRUE(!segment.is_template || segment.text.find("image") == std::string::npos);
+  }
 }
 
 }  // namespace

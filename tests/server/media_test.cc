@@ -156,6 +156,37 @@ TEST_F(MediaApiTest, OllamaTakesImagesOfBothKinds) {
   EXPECT_EQ(properties["rullama"]["models"][0]["modalities"], properties["modalities"]);
 }
 
+// Text and towers in one file. The prompt is one of the goldens: 33 rows, 9 of them of the picture.
+TEST(Gemma3ApiTest, ChatsTakePictures) {
+  const EngineOptions options = {
+      .model = kShared + "/models/family/tiny-gemma3-ollama-f16.gguf",
+      .backend = "cpu",
+      .settings = {{"context.capacity", "256"}, {"backend.options.threads", "1"}},
+      .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}};
+  const auto open = [&] { return Engine::Open(options); };
+  std::vector<ServedModel> models;
+  models.push_back({.id = "tiny", .time = 1, .load = open, .describe = [&](size_t max_items) {
+                      return DescribeModel(Must(ConfigOf(options)), {}, max_items);
+                    }});
+  Api api(std::move(models), Must(open()), {.version = "1"}, {});
+  const auto server =
+      Must(HttpServer::Start({}, [&](Exchange& exchange) { api.Handle(exchange); }));
+  const std::string picture = ReadWholeFile(kShared + "/goldens/gemma3-vision/wide.png");
+  const std::string url = "data:image/png;base64," + Base64(std::as_bytes(std::span(picture)));
+  // `detail` asks for a number of tokens, of which this model has but one.
+  const json body = {
+      {"messages",
+       UserSays({{{"type", "image_url"}, {"image_url", {{"url", url}, {"detail", "high"}}}},
+                 {{"type", "text"}, {"text", "What is in this picture?"}}})},
+      {"max_tokens", 4},
+      {"temperature", 0}};
+  const json answer = AskForJson(server->port(), kChat, body.dump());
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 33);
+  EXPECT_EQ(answer["choices"][0]["message"]["content"], "ZZZank");
+  const json shown = AskForJson(server->port(), "/api/show", json{{"model", "tiny"}}.dump());
+  EXPECT_THAT(shown["capabilities"], Contains("vision"));
+}
+
 TEST_F(MediaApiTest, WhatIsNoPictureIsRefused) {
   const auto error_of = [](const std::string& url, const std::string& role = "user") {
     json messages = UserSays({{{"type", "image_url"}, {"image_url", {{"url", url}}}}});

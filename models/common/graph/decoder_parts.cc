@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "core/ir/media_names.h"
+
 namespace rullama {
 namespace {
 
@@ -33,6 +35,18 @@ ValueId ScaledEmbedding(GraphContext& context, int64_t width, std::string_view n
       "embd.gather");
   return b.Add(ops::Affine{.x = rows, .scale = std::sqrt(static_cast<float>(width)), .bias = 0},
                name);
+}
+
+ValueId EmbeddingWithMedia(GraphContext& context, int64_t width) {
+  GraphBuilder& b = context.builder();
+  const ValueId soft = b.Input(media_names::kSoft, {DType::kF32, {Dim::T(), width}});
+  const ValueId keep = b.Input(media_names::kKeep, {DType::kF32, {Dim::T(), 1}});
+  const ValueId tokens = ScaledEmbedding(context, width, "embd.token");
+  return b.Add(ops::Sum(b.Add(ops::Product(tokens, keep), "embd.kept"), soft), "embd");
+}
+
+ValueId LastSeen(GraphContext& context) {
+  return context.builder().Input(media_names::kLastSeen, {DType::kI32, {Dim::T()}});
 }
 
 ValueId ProjectHeads(GraphContext& context, int64_t layer, ValueId x, const HeadProjection& p) {

@@ -20,6 +20,12 @@ namespace rullama {
 // The embeddings of the input tokens times sqrt(width), f32[T, width].
 ValueId ScaledEmbedding(GraphContext& context, int64_t width, std::string_view name);
 
+// The same, or in its place the soft tokens of pictures and sounds, which are not scaled: the
+// inputs kSoft and kKeep of media_names.
+ValueId EmbeddingWithMedia(GraphContext& context, int64_t width);
+// The last position that each row sees, i32[T]: the input kLastSeen of media_names.
+ValueId LastSeen(GraphContext& context);
+
 // A projection of x, f32[T, width], as heads: f32[T, heads, head_dim].
 struct HeadProjection {
   std::string_view weight;  // "attn_q.weight"

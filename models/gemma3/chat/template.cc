@@ -25,8 +25,28 @@ using chat::RoleOf;
 using chat::Text;
 using Json = nlohmann::json;
 
+bool IsPicture(const Json& part) {
+  const std::string_view type = Text(Member(part, "type"));
+  return type == "image" || type == "image_url";
+}
+
+// Whether the content of a message is text and pictures; of an example to learn from, text alone.
+Status CheckParts(const Json& content, bool is_example, const std::string& path) {
+  if (!content.is_array()) return OkStatus();
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string_view type = Text(Member(content[i], "type"));
+    const bool is_picture = IsPicture(content[i]);
+    if (type == "text" || (is_picture && !is_example)) continue;
+    return ErrorAt(fmt::format("{}.content[{}].type", path, i), "chat.content",
+                   "found '{}', expected {}", type,
+                   is_picture ? "text: pictures cannot be learnt from"
+                              : "text or image: this model reads text and pictures");
+  }
+  return OkStatus();
+}
+
 // Checks the template's demands beyond the form of a message.
-Status CheckTexts(const Json& messages) {
+Status CheckDemands(const Json& messages, bool is_example) {
   bool has_turn = false;
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
@@ -34,7 +54,7 @@ Status CheckTexts(const Json& messages) {
     if (RoleOf(message) == "tool" || IsTruthy(Member(message, "tool_calls"))) {
       return ErrorAt(path, "chat.tools", "calls of tools, which Gemma 3 was not trained for");
     }
-    RL_RETURN_IF_ERROR(CheckTextParts(Member(message, "content"), path));
+    RL_RETURN_IF_ERROR(CheckParts(Member(message, "content"), is_example, path));
     has_turn = has_turn || !IsSystem(RoleOf(message));
   }
   if (has_turn) return OkStatus();
@@ -65,7 +85,7 @@ class Renderer {
   }
 
   Result<ChatPrompt> Render() {
-    RL_RETURN_IF_ERROR(CheckTexts(messages_));
+    RL_RETURN_IF_ERROR(CheckDemands(messages_, options_.trained != TrainedTurns::kNone));
     out_.Template("<bos>");
     if (options_.form == ChatForm::kContinuation) {
       Passages();
@@ -134,7 +154,15 @@ class Renderer {
     const auto write = [&](std::string_view text) { out_.User(trim ? chat::Trim(text) : text); };
     const Json& content = Member(messages_[index], "content");
     if (content.is_string()) return write(Text(content));
-    for (const Json& part : content) write(Text(Member(part, "text")));
+    for (const Json& part : content) {
+      IsPicture(part) ? Picture() : write(Text(Member(part, "text")));
+    }
+  }
+
+  void Picture() {
+    out_.Template(kPictureMarkers.before);
+    out_.Template(kPictureMarkers.placeholder);
+    out_.Template(kPictureMarkers.after);
   }
 
   [[nodiscard]] bool IsTrained(size_t turn) const {

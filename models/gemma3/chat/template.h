@@ -20,6 +20,13 @@ namespace rullama::gemma3 {
 inline constexpr chat::TurnMarkers kTurnMarkers = {
     .begin = "<start_of_turn>", .end = "<end_of_turn>", .family = "Gemma 3"};
 
+// A picture in a prompt. The text around it becomes tokens together with its neighbours'.
+inline constexpr MediaMarkers kPictureMarkers = {.begin = "<start_of_image>",
+                                                 .placeholder = "<start_of_image>",
+                                                 .end = "<end_of_image>",
+                                                 .before = "\n\n",
+                                                 .after = "\n\n"};
+
 enum class ChatForm : uint8_t {
   kTurns,
   // A base model, which has seen no turns: the texts of the messages one after the other, which the
@@ -49,7 +56,7 @@ Result<chat::ChatPrompt> Render(const nlohmann::json& messages, const nlohmann::
                                 const ChatOptions& options);
 
 // `messages` are those of chat::CheckMessages. Errors (kUsage), each naming the place: those of
-// CheckMessages; chat.messages (system text alone), chat.content (media), chat.tools (any),
+// CheckMessages; chat.messages (system text alone), chat.content (sound), chat.tools (any),
 // chat.continue.
 Result<chat::ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
                                     const ChatOptions& options);

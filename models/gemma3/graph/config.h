@@ -46,6 +46,8 @@ struct Gemma3Config {
   // Width between the two layers that follow the mean; 0: the file was written without them.
   int64_t dense_width = 0;
 
+  // Whether pictures take the places of rows. Their own rows see each other on all layers.
+  [[nodiscard]] bool takes_media() const { return !encodes; }
   // The value of general.architecture.
   [[nodiscard]] std::string_view architecture() const {
     return encodes ? kEmbeddingGemmaArchitecture : kGemma3Architecture;

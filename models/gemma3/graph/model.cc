@@ -4,11 +4,11 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/ir/encoder_names.h"
-#include "core/ir/media_names.h"
 #include "models/common/graph/decoder_parts.h"
 
 namespace rullama {
@@ -27,8 +27,8 @@ class Gemma3Layers {
                std::span<const HeadNorms> balanced)
       : context_(context), config_(config) {
     if (sdk::IsBlockCacheType(context.options().kv_dtype.keys)) norms_ = balanced;
-    if (!config.encodes) return;
-    last_seen_ = context.builder().Input(media_names::kLastSeen, {DType::kI32, {Dim::T()}});
+    const bool media = context.options().pass == ModelPass::kMedia;
+    if (config.encodes || media) last_seen_ = LastSeen(context);
   }
 
   // Returns the residual stream after the layer, from that before it.
@@ -119,7 +119,11 @@ class Gemma3Layers {
                              .mask = RL_MASK_CAUSAL,
                              .window = sliding ? config_.sliding_window : 0,
                              .scale = config_.attention_scale()};
-    if (config_.encodes) SeeBothWays(sliding, attention);
+    if (config_.encodes) {
+      SeeBothWays(sliding, attention);
+    } else {
+      attention.q_end = last_seen_;
+    }
     const ValueId mix = b.Add(ops::WithRows(attention, context_.model().attention_rows),
                               LayerName(layer, "attn.mix"));
     if (context_.options().caches) AppendFreshRows(context_, layer, cache);
@@ -130,11 +134,19 @@ class Gemma3Layers {
   GraphContext& context_;
   const Gemma3Config& config_;
   std::span<const HeadNorms> norms_;  // instead of those of the file, unless there are none
-  ValueId last_seen_ = kNoValue;      // of an encoder: the last position that a row sees, i32[T]
+  // The last position that a row sees, i32[T]; none: its own.
+  ValueId last_seen_ = kNoValue;
 };
 
 GraphLimits LimitsOf(const Gemma3Config& config) {
-  return {.context_length = config.context_length, .encodes = config.encodes};
+  return {.context_length = config.context_length,
+          .takes_media = config.takes_media(),
+          .encodes = config.encodes};
+}
+
+std::string_view GraphNameOf(ModelPass pass) {
+  if (pass == ModelPass::kMedia) return "gemma3.media";
+  return pass == ModelPass::kEncode ? "embeddinggemma" : "gemma3";
 }
 
 }  // namespace
@@ -149,11 +161,12 @@ uint64_t CacheBytes(const Gemma3Config& config, const BuildOptions& options) {
 
 Result<ModelGraph> BuildModel(const Gemma3Config& config, const ModelWeights& weights,
                               const BuildOptions& options, std::span<const HeadNorms> balanced) {
-  RL_ASSIGN_OR_RETURN(
-      ModelGraph model,
-      BeginModelGraph(config.encodes ? "embeddinggemma" : "gemma3", LimitsOf(config), options));
+  RL_ASSIGN_OR_RETURN(ModelGraph model,
+                      BeginModelGraph(GraphNameOf(options.pass), LimitsOf(config), options));
   GraphContext context(weights, options, model);
-  ValueId hidden = ScaledEmbedding(context, config.width, "embd");
+  ValueId hidden = options.pass == ModelPass::kMedia
+                       ? EmbeddingWithMedia(context, config.width)
+                       : ScaledEmbedding(context, config.width, "embd");
   model.hidden.push_back(hidden);
   Gemma3Layers layers(context, config, balanced);
   for (int64_t i = 0; i < config.layers; ++i) {

@@ -6,7 +6,6 @@
 
 #include "core/ir/canvas_names.h"
 #include "core/ir/encoder_names.h"
-#include "core/ir/media_names.h"
 #include "models/gemma4/graph/build_context.h"
 
 namespace rullama {
@@ -57,26 +56,14 @@ ValueId ConditionedEmbedding(gemma4::ModelBuildContext& context) {
       "embd");
 }
 
-void AddLastSeen(gemma4::ModelBuildContext& context) {
-  context.set_last_seen(context.builder().Input(media_names::kLastSeen, {DType::kI32, {Dim::T()}}));
-}
-
-// The tokens, or in their place the soft tokens of pictures and sounds, which are not scaled.
-ValueId EmbeddingWithMedia(gemma4::ModelBuildContext& context) {
-  const int64_t width = context.config().width;
-  GraphBuilder& b = context.builder();
-  const ValueId soft = b.Input(media_names::kSoft, {DType::kF32, {Dim::T(), width}});
-  const ValueId keep = b.Input(media_names::kKeep, {DType::kF32, {Dim::T(), 1}});
-  if (context.config().sees_whole_pictures()) AddLastSeen(context);
-  const ValueId tokens = ScaledEmbedding(context, width, "embd.token");
-  return b.Add(ops::Sum(b.Add(ops::Product(tokens, keep), "embd.kept"), soft), "embd");
-}
-
 ValueId Embedding(gemma4::ModelBuildContext& context) {
-  if (context.config().encodes()) AddLastSeen(context);
+  const Gemma4Config& c = context.config();
+  if (c.encodes() || (context.media() && c.sees_whole_pictures())) {
+    context.set_last_seen(LastSeen(context));
+  }
   if (context.canvas()) return ConditionedEmbedding(context);
-  if (context.media()) return EmbeddingWithMedia(context);
-  return ScaledEmbedding(context, context.config().width, "embd");
+  if (context.media()) return EmbeddingWithMedia(context, c.width);
+  return ScaledEmbedding(context, c.width, "embd");
 }
 
 std::string_view GraphNameOf(ModelPass pass) {
