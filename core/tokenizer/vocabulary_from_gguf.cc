@@ -1,6 +1,8 @@
 #include "core/tokenizer/vocabulary_from_gguf.h"
 
+#include <algorithm>
 #include <new>
+#include <span>
 
 namespace rullama {
 namespace {
@@ -37,8 +39,11 @@ Result<std::vector<int64_t>> FindIds(const GgufFile& file, std::string_view key)
 
 Status ReadArrays(const GgufFile& file, VocabularyData& data) {
   RL_ASSIGN_OR_RETURN(const GgufStrings tokens, file.GetStrings("tokenizer.ggml.tokens"));
-  data.tokens.reserve(tokens.size());
-  for (const std::string_view token : tokens) data.tokens.push_back(token);
+  RL_ASSIGN_OR_RETURN(const size_t count, CountTokens(file));
+  data.tokens.reserve(count);
+  for (const std::string_view token : tokens) {
+    if (data.tokens.size() < count) data.tokens.push_back(token);
+  }
   if (!data.is_scored()) {
     RL_ASSIGN_OR_RETURN(const GgufStrings merges, file.GetStrings("tokenizer.ggml.merges"));
     data.merges.reserve(merges.size());
@@ -46,11 +51,13 @@ Status ReadArrays(const GgufFile& file, VocabularyData& data) {
   }
   RL_ASSIGN_OR_RETURN(auto types, file.FindI32Array("tokenizer.ggml.token_type"));
   if (types) data.types = *std::move(types);
+  if (data.types.size() == tokens.size()) data.types.resize(count);
   RL_ASSIGN_OR_RETURN(const auto scores, file.FindF32Array("tokenizer.ggml.scores"));
   if (scores) {
     std::vector<float>& copy = data.scores.emplace();
     copy.reserve(scores->size());
     for (size_t i = 0; i < scores->size(); ++i) copy.push_back((*scores)[i]);
+    if (copy.size() == tokens.size()) copy.resize(count);
   }
   if (const TensorInfo* embedding = file.FindTensor(kEmbeddingTensor)) {
     data.embedding_rows = embedding->dims[1];
@@ -70,6 +77,19 @@ Status ReadIds(const GgufFile& file, VocabularyData& data) {
 }
 
 }  // namespace
+
+Result<size_t> CountTokens(const GgufFile& file) {
+  constexpr auto kText = static_cast<int32_t>(TokenType::kNormal);
+  RL_ASSIGN_OR_RETURN(const GgufStrings tokens, file.GetStrings("tokenizer.ggml.tokens"));
+  const size_t count = tokens.size();
+  const TensorInfo* embedding = file.FindTensor(kEmbeddingTensor);
+  if (embedding == nullptr || embedding->dims[1] >= count) return count;
+  RL_ASSIGN_OR_RETURN(const auto types, file.FindI32Array("tokenizer.ggml.token_type"));
+  if (!types || types->size() != count) return count;
+  const auto rows = static_cast<size_t>(embedding->dims[1]);
+  const std::span<const int32_t> beyond = std::span(*types).subspan(rows);
+  return std::ranges::find(beyond, kText) == beyond.end() ? rows : count;
+}
 
 Result<VocabularyData> VocabularyFromGguf(const GgufFile& file) {
   try {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "core/base/must_test_util.h"
 #include "core/gguf/gguf_writer.h"
@@ -101,6 +102,23 @@ TEST_F(Gemma3File, TowersInTheSameFileAreLeftAlone) {
   const auto model = Must(Open());
   EXPECT_EQ(model->facts().layers, 7);
   EXPECT_TRUE(model->warnings().empty());
+}
+
+// As Ollama's files of 4B and larger, which have a token without a row for the rows of pictures.
+TEST_F(Gemma3File, TokensThatStandForRowsOfPicturesHaveNoEmbedding) {
+  constexpr int32_t kNormal = 1;
+  constexpr int32_t kControl = 3;
+  std::vector<std::string> tokens(static_cast<size_t>(config_.vocabulary) + 1, "a");
+  std::vector<int32_t> types(tokens.size(), kNormal);
+  types.back() = kControl;
+  ASSERT_TRUE(writer_.SetStrings("tokenizer.ggml.tokens", tokens));
+  ASSERT_TRUE(writer_.SetArray("tokenizer.ggml.token_type", std::span<const int32_t>(types)));
+  EXPECT_EQ(Must(Open())->facts().vocabulary, config_.vocabulary);
+}
+
+TEST(Gemma3Config, ThePublishedScalingIsThatOfLongContexts) {
+  EXPECT_EQ(PublishedRopeScaling(32'768), 1);
+  EXPECT_EQ(PublishedRopeScaling(131'072), 8);
 }
 
 TEST_F(Gemma3File, AChatTemplateMakesItAChatModel) {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "core/base/checked_math.h"
+#include "core/tokenizer/vocabulary_from_gguf.h"
 
 namespace rullama {
 
@@ -50,11 +51,14 @@ Result<FileVocabulary> ReadFileVocabulary(const GgufFile& file) {
     return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
                      "tensor 'token_embd.weight' is missing, expected the token embeddings");
   }
-  if (table != nullptr && tokens && table->dims[1] != tokens->size()) {
-    return MakeError(ErrorKind::kModelFile, "model.vocabulary",
-                     "tensor 'token_embd.weight' has {} rows, the tokenizer {} tokens; expected "
-                     "the same",
-                     table->dims[1], tokens->size());
+  if (table != nullptr && tokens) {
+    RL_ASSIGN_OR_RETURN(const size_t count, CountTokens(file));
+    if (table->dims[1] != count) {
+      return MakeError(ErrorKind::kModelFile, "model.vocabulary",
+                       "tensor 'token_embd.weight' has {} rows, the tokenizer {} tokens; expected "
+                       "the same",
+                       table->dims[1], count);
+    }
   }
   const uint64_t size = table != nullptr ? table->dims[1] : uint64_t{tokens->size()};
   const auto vocabulary = CheckedCast<int64_t>(size);

@@ -10,10 +10,6 @@
 namespace rullama {
 namespace {
 
-// The published sizes of more than this context (4B and larger) scale the rotation of global
-// layers.
-constexpr int64_t kUnscaledContext = 32768;
-constexpr float kPublishedScaling = 8;
 // Between EmbeddingGemma's dense layers, in widths of the residual stream.
 constexpr int64_t kPublishedDenseFactor = 4;
 
@@ -60,7 +56,7 @@ Result<Gemma3Config> Build(const ArchitectureConfig& a) {
   config.rms_eps = Narrow(a.rms_eps, config.rms_eps);
   config.rope_base_sliding = Narrow(a.rope.base_sliding, config.rope_base_sliding);
   config.rope_base_global = Narrow(a.rope.base_global, config.rope_base_global);
-  if (config.context_length > kUnscaledContext) config.rope_scaling_global = kPublishedScaling;
+  config.rope_scaling_global = PublishedRopeScaling(config.context_length);
   config.encodes = a.family == kEmbeddingGemmaArchitecture;
   if (config.encodes) config.dense_width = kPublishedDenseFactor * config.width;
   RL_RETURN_IF_ERROR(ValidateConfig(config));

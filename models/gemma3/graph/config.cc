@@ -19,14 +19,15 @@ constexpr float kMaxRopeScaling = 1e6F;
 constexpr int64_t kLayersOf27B = 62;
 
 // Linear scaling is the only kind that the family has.
-Result<float> ReadRopeScaling(const GgufFile& file) {
+Result<float> ReadRopeScaling(const GgufFile& file, int64_t context_length) {
   const std::string type_key = HparamKey(file, "rope.scaling.type");
   RL_ASSIGN_OR_RETURN(const auto type, file.FindString(type_key));
   if (type && *type != "linear" && *type != "none") {
     return BadHparam("key '{}' is '{}', expected 'linear' or 'none'", type_key, *type);
   }
   if (type && *type == "none") return 1.0F;
-  return F32Or(file, HparamKey(file, "rope.scaling.factor"), 1.0F);
+  const float otherwise = type ? 1.0F : PublishedRopeScaling(context_length);
+  return F32Or(file, HparamKey(file, "rope.scaling.factor"), otherwise);
 }
 
 Status ReadRope(const GgufFile& file, Gemma3Config& config) {
@@ -38,7 +39,7 @@ Status ReadRope(const GgufFile& file, Gemma3Config& config) {
                                                config.rope_base_sliding));
   RL_ASSIGN_OR_RETURN(config.rope_base_sliding,
                       F32Or(file, HparamKey(file, "rope.freq_base_swa"), local));
-  RL_ASSIGN_OR_RETURN(config.rope_scaling_global, ReadRopeScaling(file));
+  RL_ASSIGN_OR_RETURN(config.rope_scaling_global, ReadRopeScaling(file, config.context_length));
   RL_ASSIGN_OR_RETURN(const int64_t rotated,
                       U32Or(file, HparamKey(file, "rope.dimension_count"), config.head_dim));
   if (rotated == config.head_dim) return OkStatus();
@@ -119,6 +120,11 @@ Status ReadEncoder(const GgufFile& file, Gemma3Config& config) {
 }
 
 }  // namespace
+
+float PublishedRopeScaling(int64_t context_length) {
+  constexpr int64_t kScaledContext = 131'072;
+  return context_length >= kScaledContext ? 8 : 1;
+}
 
 bool IsEmbeddingGemma(const GgufFile& file) {
   const auto name = file.FindString("general.architecture");

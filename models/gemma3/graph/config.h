@@ -23,6 +23,11 @@ namespace rullama {
 inline constexpr std::string_view kGemma3Architecture = "gemma3";
 // That of EmbeddingGemma; Ollama's library has it as gemma3, with dense layers (IsEmbeddingGemma).
 inline constexpr std::string_view kEmbeddingGemmaArchitecture = "gemma-embedding";
+
+// The linear scaling of the published model of this context length: 8 for 4B and larger. Files of
+// Ollama leave it out.
+[[nodiscard]] float PublishedRopeScaling(int64_t context_length);
+
 struct Gemma3Config {
   int64_t layers = 0;
   int64_t width = 0;  // of the residual stream
@@ -37,7 +42,7 @@ struct Gemma3Config {
   float rms_eps = 1e-6F;
   float rope_base_sliding = 1e4F;
   float rope_base_global = 1e6F;
-  // Positions of global layers are divided by this (linear scaling): 8 for 4B and larger.
+  // Positions of global layers are divided by this (linear scaling): PublishedRopeScaling().
   float rope_scaling_global = 1;
   std::vector<int32_t> suppress_tokens;  // never generated; distinct, ascending
   // EmbeddingGemma: rows see each other, on sliding layers within half a window to each side, and
