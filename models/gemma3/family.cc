@@ -12,6 +12,7 @@
 #include "models/gemma3/embedding_gemma.h"
 #include "models/gemma3/files/random_model.h"
 #include "models/gemma3/files/synth.h"
+#include "models/gemma3/files/synth_towers.h"
 #include "models/gemma3/gemma3_model.h"
 #include "models/gemma3/towers/towers.h"
 
@@ -46,6 +47,14 @@ Status WriteSyntheticGemma3(const ArchitectureConfig& architecture, const Synthe
   return WriteSynthetic(config, options, path);
 }
 
+Status WriteSyntheticGemma3Towers(const ArchitectureConfig& architecture,
+                                  const SyntheticOptions& options,
+                                  const std::filesystem::path& path) {
+  RL_ASSIGN_OR_RETURN(const gemma3::VisionConfig tower,
+                      gemma3::VisionFromArchitecture(architecture));
+  return gemma3::WriteSyntheticTowers(tower, options, path);
+}
+
 DrawnModel DrawGemma3(uint64_t seed) {
   const RandomGemma3 random = MakeRandomGemma3(seed);
   return {.description = random.Describe(),
@@ -68,7 +77,7 @@ const ModelFamily kGemma3Family = {.architectures = kArchitectures,
                                    .describe_assistant = nullptr,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma3,
-                                   .write_synthetic_towers = nullptr,
+                                   .write_synthetic_towers = WriteSyntheticGemma3Towers,
                                    .write_synthetic_assistant = nullptr,
                                    .draw = DrawGemma3};
 

@@ -116,6 +116,29 @@ TEST_F(Gemma3File, TokensThatStandForRowsOfPicturesHaveNoEmbedding) {
   EXPECT_EQ(Must(Open())->facts().vocabulary, config_.vocabulary);
 }
 
+// What synth writes is read again.
+TEST(Gemma3Towers, SyntheticFilesAreTowers) {
+  ArchitectureConfig architecture;
+  architecture.family = "gemma3";
+  architecture.width = 32;
+  architecture.vision = {.layers = 2, .width = 12, .heads = 3, .ffn = 20, .positions = 16};
+  const std::string path = ::testing::TempDir() + "/gemma3_towers.gguf";
+  const Status written =
+      kGemma3Family.write_synthetic_towers(architecture, {.mix = *FindQuantMix("F16")}, path);
+  ASSERT_TRUE(written) << written.error().ToString();
+  const GgufFile file = Must(GgufFile::Open(path));
+  const Towers towers = Must(kGemma3Family.read_towers(file));
+  ASSERT_NE(towers.picture, nullptr);
+  EXPECT_EQ(towers.picture->Budgets().front(), 1u);
+  EXPECT_EQ(towers.picture->SquareSide(), 56u);
+  std::filesystem::remove(path);
+  architecture.vision.positions = 17;
+  EXPECT_EQ(kGemma3Family.write_synthetic_towers(architecture, {.mix = *FindQuantMix("F16")}, path)
+                .error()
+                .id,
+            "model.architecture");
+}
+
 TEST(Gemma3Config, ThePublishedScalingIsThatOfLongContexts) {
   EXPECT_EQ(PublishedRopeScaling(32'768), 1);
   EXPECT_EQ(PublishedRopeScaling(131'072), 8);

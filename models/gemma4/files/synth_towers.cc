@@ -1,13 +1,12 @@
 #include "models/gemma4/files/synth_towers.h"
 
-#include <array>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "models/common/files/synth_file.h"
+#include "models/common/files/synth_tower_keys.h"
 #include "models/common/towers.h"
 #include "models/gemma4/towers/tower_file.h"
 
@@ -41,8 +40,7 @@ std::vector<float> VectorValues(const TensorSpec& spec) {
   for (const auto& [suffix, value] : kBounds) {
     if (spec.name.ends_with(suffix)) return {value};
   }
-  const bool is_bias = spec.name.ends_with("bias");
-  return std::vector<float>(is_bias ? static_cast<size_t>(spec.dims[0]) : 0, 0.0F);
+  return TowerVector(spec);
 }
 
 // The type that the converter writes in a file of `projections`.
@@ -55,23 +53,6 @@ DType TypeOf(const TensorSpec& spec, DType projections) {
   return is_f32 ? DType::kF32 : projections;
 }
 
-using Integers = std::span<const std::pair<std::string_view, int64_t>>;
-
-// The keys that both towers have.
-Status WriteTowerKeys(std::string_view kind, std::string_view projector, float eps,
-                      Integers integers, GgufWriter& writer) {
-  const auto key = [kind](std::string_view suffix) {
-    return fmt::format("clip.{}.{}", kind, suffix);
-  };
-  RL_RETURN_IF_ERROR(writer.Set(fmt::format("clip.has_{}_encoder", kind), true));
-  RL_RETURN_IF_ERROR(writer.Set(key("projector_type"), projector));
-  RL_RETURN_IF_ERROR(writer.Set(key("attention.layer_norm_epsilon"), eps));
-  for (const auto& [suffix, value] : integers) {
-    RL_RETURN_IF_ERROR(writer.Set(key(suffix), static_cast<uint32_t>(value)));
-  }
-  return OkStatus();
-}
-
 Status WriteVision(const VisionConfig& c, int64_t pool, GgufWriter& writer) {
   const std::pair<std::string_view, int64_t> integers[] = {
       {"embedding_length", c.width},
@@ -82,12 +63,12 @@ Status WriteVision(const VisionConfig& c, int64_t pool, GgufWriter& writer) {
       {"image_size", 224},  // llama.cpp requires it; the number is not used
       {"patch_size", c.patch * c.pool / pool},
       {"projector.scale_factor", pool}};
-  RL_RETURN_IF_ERROR(WriteTowerKeys("vision", ProjectorName(TowerKind::kVision, c.unified), c.eps,
-                                    integers, writer));
-  constexpr std::array<float, 3> kMean = {0, 0, 0};
-  constexpr std::array<float, 3> kDeviation = {1, 1, 1};
-  RL_RETURN_IF_ERROR(writer.SetArray("clip.vision.image_mean", std::span<const float>(kMean)));
-  return writer.SetArray("clip.vision.image_std", std::span<const float>(kDeviation));
+  RL_RETURN_IF_ERROR(WriteTowerKeys({.kind = "vision",
+                                     .projector = ProjectorName(TowerKind::kVision, c.unified),
+                                     .eps = c.eps,
+                                     .integers = integers},
+                                    writer));
+  return WriteColours(0, 1, writer);
 }
 
 Status WriteAudio(const AudioConfig& c, GgufWriter& writer) {
@@ -98,7 +79,10 @@ Status WriteAudio(const AudioConfig& c, GgufWriter& writer) {
       {"projection_dim", c.text_width},
       {"attention.head_count", c.heads},
       {"num_mel_bins", c.inputs}};
-  return WriteTowerKeys("audio", ProjectorName(TowerKind::kAudio, c.unified), c.eps, integers,
+  return WriteTowerKeys({.kind = "audio",
+                         .projector = ProjectorName(TowerKind::kAudio, c.unified),
+                         .eps = c.eps,
+                         .integers = integers},
                         writer);
 }
 
