@@ -172,6 +172,8 @@ const Setup kSetups[] = {
     {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
     // Encoders: texts of several slots, whose rows see each other, or those near them.
     {"encoder", 3, 1, 64, 0, 0, RL_MASK_CANVAS, DType::kF32, {{0, 0}, {21, 2}}, false, 0, 0, false},
+    // The heads of an image tower.
+    {"encoder_72", 2, 2, 72, 0, 0, RL_MASK_CANVAS, DType::kF32, {{0}, {37}}, false, 0, 0, false},
     {"encoder_window",
      3,
      1,
