@@ -27,20 +27,20 @@ bit: bit_cast bit_ceil bit_floor bit_width countr_zero endian has_single_bit pop
 bitset: bitset
 cctype: isalnum islower isprint isspace tolower toupper
 cfenv: fesetround
-charconv: chars_format errc from_chars to_chars
+charconv: chars_format errc from_chars from_chars_result to_chars
 chrono: chrono
 clocale: setlocale
 cmath: abs ceil cos exp fabs floor fmax fmin ilogb isfinite isinf isnan ldexp llround log log10 log1p log2 lround
   nanf pow round sin sqrt tanh trunc
 complex: abs complex
-concepts: convertible_to integral signed_integral unsigned_integral
+concepts: convertible_to floating_point integral signed_integral unsigned_integral
 condition_variable: condition_variable condition_variable_any cv_status
 csetjmp: jmp_buf longjmp
 csignal: raise signal
 cstddef: byte ptrdiff_t size_t to_integer
 cstdint: int32_t int64_t uint32_t uint64_t uint8_t
 cstdio: fclose fflush fprintf fputs puts rename setvbuf size_t snprintf sscanf
-cstdlib: _Exit abort abs aligned_alloc atexit calloc exit free getenv strtod strtoll strtoull
+cstdlib: _Exit abort abs aligned_alloc atexit calloc exit free getenv strtod strtof strtoll strtoull
 cstring: memchr memcmp memcpy memmove memset size_t strcmp strerror
 ctime: time time_t
 deque: begin deque end erase erase_if size ssize
@@ -62,7 +62,7 @@ map: begin end erase_if less map multimap size ssize
 memory: enable_shared_from_this make_shared make_unique make_unique_for_overwrite shared_ptr unique_ptr
   weak_ptr
 mutex: call_once defer_lock lock_guard mutex once_flag scoped_lock unique_lock
-new: bad_alloc nothrow
+new: align_val_t bad_alloc nothrow
 numbers: numbers
 numeric: accumulate iota partial_sum reduce
 optional: make_optional nullopt optional
@@ -83,7 +83,7 @@ string_view: begin end size ssize string_view string_view_literals wstring_view
 system_error: errc error_code generic_category system_error
 thread: jthread stop_callback stop_source stop_token this_thread thread
 tuple: get tie tuple tuple_size_v
-type_traits: conditional_t integral_constant invoke_result_t is_arithmetic_v is_enum_v is_same_v is_trivially_copyable_v is_void_v remove_pointer_t
+type_traits: conditional_t integral_constant invoke_result_t is_arithmetic_v is_enum_v is_same_v is_trivially_copyable_v is_void_v remove_pointer_t remove_reference_t
 unordered_map: erase_if unordered_map unordered_multimap
 unordered_set: erase_if unordered_set
 utility: cmp_equal cmp_greater cmp_greater_equal cmp_less cmp_less_equal cmp_not_equal declval exchange

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+#include <system_error>
+
+#include "core/base/from_chars.h"
 
 namespace rullama {
 namespace {
@@ -29,7 +31,7 @@ constexpr std::array<Unit, 7> kUnits = {{{"ns", 1e-9},
 std::optional<double> TakeNumber(std::string_view& text) {
   const size_t length = std::min(text.find_first_not_of("0123456789."), text.size());
   double number = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + length, number);
+  const auto [end, fault] = FromChars(text.data(), text.data() + length, number);
   if (fault != std::errc() || end != text.data() + length) return std::nullopt;
   text.remove_prefix(length);
   return number;

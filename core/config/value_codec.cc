@@ -1,10 +1,10 @@
 #include "core/config/value_codec.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <system_error>
 
+#include "core/base/from_chars.h"
 #include "core/base/printable.h"
 
 namespace rullama {
@@ -40,7 +40,7 @@ template <typename T>
 std::optional<T> ParseDecimal(std::string_view text) {
   T value{};
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto [stop, error] = FromChars(text.data(), end, value);
   if (error != std::errc() || stop != end) return std::nullopt;
   return value;
 }

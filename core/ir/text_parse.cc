@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/checked_math.h"
+#include "core/base/from_chars.h"
 #include "core/ir/text.h"
 #include "core/ir/text_names.h"
 #include "core/ir/verify.h"
@@ -84,8 +85,7 @@ class Cursor {
   Result<T> Number(std::string_view what) {
     SkipSpace();
     T value{};
-    const auto [end, error] =
-        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    const auto [end, error] = FromChars(text_.data() + at_, text_.data() + text_.size(), value);
     if (error == std::errc::result_out_of_range) return Fail("{} is out of range", what);
     if (error != std::errc()) return Fail("expected {}", what);
     at_ = static_cast<size_t>(end - text_.data());

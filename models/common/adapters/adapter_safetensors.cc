@@ -2,11 +2,12 @@
 // of their tensors.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <span>
+#include <system_error>
 #include <utility>
 
+#include "core/base/from_chars.h"
 #include "core/base/printable.h"
 #include "core/safetensors/safetensors.h"
 #include "models/common/adapters/adapter_builder.h"
@@ -90,7 +91,7 @@ class SafetensorsAdapterReader {
     double number = 0;
     if (found != file_.metadata().end()) {
       const std::string& text = found->second;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      const auto [end, error] = FromChars(text.data(), text.data() + text.size(), number);
       if (error != std::errc() || end != text.data() + text.size()) number = 0;
     }
     if (std::isfinite(number) && number > 0) return number;
