@@ -1,6 +1,7 @@
 # Build options and the flags every target of this project shares.
 option(RULLAMA_TESTS "Build the tests" ON)
 option(RULLAMA_HOST "Build the program and its libraries; else the cpu plugin and its tests alone" ON)
+option(RULLAMA_MEDIA_DECODERS "Read compressed pictures and sounds; else BMP and WAV alone" ON)
 option(RULLAMA_GPU "Build the backends vulkan and opencl; without them there are no tests" ON)
 option(RULLAMA_BENCHMARKS "Build the Google Benchmark programs in bench/" OFF)
 option(RULLAMA_PYTHON "Build the Python package in the build tree, and its tests; not with sanitizers" OFF)

@@ -29,11 +29,19 @@ struct PictureFormat {
   FileSignature signature;
   PictureDecoder* decode = nullptr;
 };
+#if defined(RULLAMA_MEDIA_DECODERS)
+constexpr std::string_view kExpectedPictures =
+    "expected JPEG, PNG, WebP, GIF or BMP; convert the picture";
+#define RL_DECODER(function) media_internal::function
+#else
+constexpr std::string_view kExpectedPictures = "expected BMP, the one that this build reads";
+#define RL_DECODER(function) nullptr
+#endif
 constexpr PictureFormat kPictureFormats[] = {
-    {{"JPEG", 0, "\xFF\xD8\xFF"sv}, media_internal::DecodeJpeg},
-    {{"PNG", 0, "\x89PNG\r\n\x1A\n"sv}, media_internal::DecodePng},
-    {{"WebP", 8, "WEBP"sv}, media_internal::DecodeWebp},
-    {{"GIF", 0, "GIF8"sv}, media_internal::DecodeGif},
+    {{"JPEG", 0, "\xFF\xD8\xFF"sv}, RL_DECODER(DecodeJpeg)},
+    {{"PNG", 0, "\x89PNG\r\n\x1A\n"sv}, RL_DECODER(DecodePng)},
+    {{"WebP", 8, "WEBP"sv}, RL_DECODER(DecodeWebp)},
+    {{"GIF", 0, "GIF8"sv}, RL_DECODER(DecodeGif)},
     {{"AVIF", 4, "ftypavif"sv}},
     {{"AVIF", 4, "ftypavis"sv}},
     {{"HEIC", 4, "ftyphei"sv}},
@@ -59,6 +67,7 @@ constexpr PictureFormat kPictureFormats[] = {
     {{"Netpbm", 0, "P6\n"sv}},
     {{"BMP", 0, "BM"sv}, media_internal::DecodeBmp},
 };
+#undef RL_DECODER
 
 std::string_view Text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -66,16 +75,14 @@ std::string_view Text(Bytes bytes) {
 
 // Error media.format, where no decoder takes the file.
 Result<PictureDecoder*> FindDecoder(Bytes file) {
-  constexpr std::string_view kExpected =
-      "expected JPEG, PNG, WebP, GIF or BMP; convert the picture";
   const std::string_view text = Text(file);
   for (const PictureFormat& format : kPictureFormats) {
     if (!format.signature.IsOf(text)) continue;
     if (format.decode != nullptr) return format.decode;
     return MakeError(ErrorKind::kUsage, "media.format", "the picture is a {} file, {}",
-                     format.signature.name, kExpected);
+                     format.signature.name, kExpectedPictures);
   }
-  return media_internal::UnknownFormat("picture", text, kExpected);
+  return media_internal::UnknownFormat("picture", text, kExpectedPictures);
 }
 
 Result<StoredPicture> Read(std::span<const std::byte> file, const PictureLimits& limits,
