@@ -5,6 +5,8 @@
 # lies in ${CMAKE_BINARY_DIR}/lib/rullama, later in rullama/ of the folder of libraries (component
 # plugin-NAME). Its libraries are looked for next to it. If the build has tests, one checks the list
 # of exported symbols.
+# A backend that RULLAMA_BUILTIN_BACKENDS names is a static library instead, whose entry point is
+# rullama_query_NAME (core/sdk/export.h).
 # Also part of the installed package: find_package(rullama) gives plugin authors the same functions.
 set(RULLAMA_BACKEND_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
@@ -12,10 +14,18 @@ function(rullama_add_backend name)
   cmake_parse_arguments(ARG "NO_INSTALL" "" "SOURCES;DEPS" ${ARGN})
   set(target rullama_backend_${name})
   set(map ${RULLAMA_BACKEND_CMAKE_DIR}/plugin.map)
-  add_library(${target} MODULE ${ARG_SOURCES})
+  set(kind MODULE)
+  if(name IN_LIST RULLAMA_BUILTIN_BACKENDS)
+    set(kind STATIC)
+  endif()
+  add_library(${target} ${kind} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE rullama::sdk ${ARG_DEPS})
   if(TARGET rullama_flags)
     target_link_libraries(${target} PRIVATE rullama_flags)
+  endif()
+  if(kind STREQUAL STATIC)
+    target_compile_definitions(${target} PRIVATE RULLAMA_QUERY_NAME=rullama_query_${name})
+    return()
   endif()
   set_target_properties(${target} PROPERTIES
     PREFIX lib

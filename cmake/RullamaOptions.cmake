@@ -1,6 +1,9 @@
 # Build options and the flags every target of this project shares.
 option(RULLAMA_TESTS "Build the tests" ON)
 option(RULLAMA_HOST "Build the program and its libraries; else the cpu plugin and its tests alone" ON)
+option(RULLAMA_PROGRAM "Build the program, the server and downloads; else the libraries of the engine alone" ON)
+option(RULLAMA_PLUGIN_FILES "Load backends from shared libraries; else there are the built-in ones alone" ON)
+set(RULLAMA_BUILTIN_BACKENDS "" CACHE STRING "Backends that are linked into what uses the engine, e.g. cpu")
 option(RULLAMA_MEDIA_DECODERS "Read compressed pictures and sounds; else BMP and WAV alone" ON)
 option(RULLAMA_GPU "Build the backends vulkan and opencl; without them there are no tests" ON)
 option(RULLAMA_BENCHMARKS "Build the Google Benchmark programs in bench/" OFF)

@@ -1,14 +1,9 @@
 #include "core/plugin/registry.h"
 
-#include <dlfcn.h>
-#include <sys/auxv.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <system_error>
 #include <utility>
 
-#include "core/plugin/program_file.h"
 #include "core/plugin/search_path.h"
 
 namespace rullama {
@@ -24,25 +19,6 @@ constexpr std::string_view kFromBuildTree = "build tree";
 constexpr std::string_view kBuiltIn = "built in";
 
 }  // namespace
-
-RegistryOptions RegistryOptions::FromProcess() {
-  RegistryOptions options;
-  options.privileged = ::getauxval(AT_SECURE) != 0;
-  if (const char* value = std::getenv("RULLAMA_PLUGIN_PATH")) options.environment = value;
-  std::error_code code;
-  const fs::path program = ProgramFile(fs::read_symlink("/proc/self/exe", code));
-  if (!code) options.program_directory = program.parent_path();
-  // Debian has a folder of libraries for each architecture. A build tree always has `lib`.
-  if (std::string_view(RULLAMA_LIBDIR) != "lib") {
-    options.library_folders.insert(options.library_folders.begin(), RULLAMA_LIBDIR);
-  }
-  Dl_info own;
-  if (::dladdr(reinterpret_cast<const void*>(&RegistryOptions::FromProcess), &own) != 0) {
-    const fs::path file = fs::canonical(own.dli_fname, code);
-    if (!code && file != program) options.library_directory = file.parent_path();
-  }
-  return options;
-}
 
 Registry::Registry(RegistryOptions options, std::shared_ptr<PluginHost> host)
     : options_(std::move(options)), host_(std::move(host)) {

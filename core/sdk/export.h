@@ -225,7 +225,8 @@ inline int32_t WriteBuffer(rl_device* device, rl_buffer* buffer, uint64_t offset
                            uint64_t size, rl_error* error) noexcept {
   return Guard(error, "Write", [&] {
     Require(buffer != nullptr && (data != nullptr || size == 0), "no buffer or no data");
-    DeviceOf(device).Write(Deref(buffer), offset, {static_cast<const std::byte*>(data), size});
+    DeviceOf(device).Write(Deref(buffer), offset,
+                           {static_cast<const std::byte*>(data), static_cast<std::size_t>(size)});
   });
 }
 
@@ -233,7 +234,8 @@ inline int32_t ReadBuffer(rl_device* device, rl_buffer* buffer, uint64_t offset,
                           uint64_t size, rl_error* error) noexcept {
   return Guard(error, "Read", [&] {
     Require(buffer != nullptr && (data != nullptr || size == 0), "no buffer or no data");
-    DeviceOf(device).Read(Deref(buffer), offset, {static_cast<std::byte*>(data), size});
+    DeviceOf(device).Read(Deref(buffer), offset,
+                          {static_cast<std::byte*>(data), static_cast<std::size_t>(size)});
   });
 }
 
@@ -379,8 +381,12 @@ struct Entry {
 // Registry::RegisterBuiltIn.
 #define RULLAMA_BACKEND_QUERY(BackendType) (&::rullama::sdk::internal::Entry<BackendType>::Query)
 
+// A build that links several backends into one program names the query function of each.
+#if !defined(RULLAMA_QUERY_NAME)
+#define RULLAMA_QUERY_NAME rullama_plugin_query_v1
+#endif
 #define RULLAMA_EXPORT_BACKEND(BackendType)                                          \
-  extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v1( \
+  extern "C" __attribute__((visibility("default"))) int32_t RULLAMA_QUERY_NAME(      \
       const rl_host_v1* host, const rl_plugin_v1** plugin, rl_error* error) {        \
     return ::rullama::sdk::internal::Entry<BackendType>::Query(host, plugin, error); \
   }

@@ -1,12 +1,11 @@
 #include "engine/loading/backend_setup.h"
 
 #include <fmt/format.h>
-#include <sched.h>
+#include <rullama/sdk/processor.h>
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "core/config/device_name.h"
@@ -14,11 +13,24 @@
 #include "core/runtime/device_program.h"
 #include "engine/loading/auto_settings.h"
 
+#define RL_BUILT_IN(name)                                                                      \
+  extern "C" int32_t rullama_query_##name(const rl_host_v1* host, const rl_plugin_v1** plugin, \
+                                          rl_error* error);
+RULLAMA_BUILTIN_ROWS
+#undef RL_BUILT_IN
+
 namespace rullama {
 namespace {
 
 constexpr const char* kHostBackend = "cpu";
 constexpr const char* kAutoBackend = "auto";
+
+#define RL_BUILT_IN(name) {#name, rullama_query_##name},
+// The names and query functions of the backends of RULLAMA_BUILTIN_BACKENDS. The reference comes
+// last, in every build.
+constexpr std::pair<const char*, rl_plugin_query_fn> kBuiltInBackends[] = {
+    RULLAMA_BUILTIN_ROWS{kReferenceBackend, ReferencePluginQuery}};
+#undef RL_BUILT_IN
 
 // The rank of a device for `auto`; a device of rank 0 is never chosen.
 int RankOf(const DeviceDescription& device) {
@@ -118,11 +130,8 @@ void WarnOfManyThreads(const BackendConfig& config, Notices& notices) {
     std::from_chars(text.data(), text.data() + text.size(), of_device);
     threads = std::max(threads, of_device);
   }
-  cpu_set_t allowed;
-  const int processors = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0
-                             ? CPU_COUNT(&allowed)
-                             : static_cast<int>(std::thread::hardware_concurrency());
-  if (processors < 1 || threads <= processors) return;
+  const int processors = sdk::AllowedProcessors();
+  if (threads <= processors) return;
   notices.Warn(fmt::format(
       "{} threads share {} processor{} and will mostly wait for each other; usual is one thread "
       "per core, which is what the cpu backend takes without -t",
@@ -192,7 +201,7 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config,
   options.config_paths.assign(config.plugins.paths.begin(), config.plugins.paths.end());
   auto registry =
       std::make_unique<Registry>(std::move(options), std::make_shared<PluginHost>(std::move(host)));
-  registry->RegisterBuiltIn(kReferenceBackend, ReferencePluginQuery);
+  for (const auto& [name, query] : kBuiltInBackends) registry->RegisterBuiltIn(name, query);
   return registry;
 }
 
