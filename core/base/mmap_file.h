@@ -7,11 +7,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 
+#include "core/base/regular_file.h"
 #include "core/base/status.h"
 
 namespace rullama {
@@ -29,23 +29,22 @@ class MmapFile {
   ~MmapFile();
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
 
   // Says that `range`, of this mapping, will not be read soon: its whole pages leave the process,
   // though not the system's cache. Reading them again brings them back.
   void Release(std::span<const std::byte> range) const;
 
   // Error io.mapped_file_changed if the file on disk no longer has the size it had when mapped.
-  [[nodiscard]] Status CheckUnchanged() const;
+  [[nodiscard]] Status CheckUnchanged() const { return file_.CheckUnchanged(); }
 
  private:
   MmapFile() = default;
   void Unmap();
 
-  std::string path_;
+  RegularFile file_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  int fd_ = -1;
 };
 
 }  // namespace rullama

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/gguf/gguf_parse.h"
+#include "core/gguf/gguf_ranges.h"
 
 namespace rullama {
 namespace {
@@ -38,20 +39,33 @@ struct MappedGguf {
   GgufContents contents;
 };
 
+tl::unexpected<Error> NamedError(Error error, const std::string& path) {
+  return tl::unexpected(std::move(error).WithContext(fmt::format("model file '{}'", path)));
+}
+
+tl::unexpected<Error> PartOfSplit(const GgufSplit& split) {
+  return MakeError(ErrorKind::kModelFile, "gguf.split",
+                   "found part {} of {} of a split model, expected a whole file; open it by its "
+                   "name, next to the other parts",
+                   split.part + 1, split.parts);
+}
+
 // Errors name the file.
 Result<MappedGguf> MapGguf(const std::filesystem::path& path) {
   RL_ASSIGN_OR_RETURN(MmapFile file, MapModel(path));
-  auto contents = gguf_internal::ParseGguf(file.bytes());
-  if (!contents) {
-    return tl::unexpected(
-        std::move(contents).error().WithContext(fmt::format("model file '{}'", path.string())));
-  }
+  gguf_internal::GgufHead head{file.bytes(), file.bytes().size()};
+  auto contents = gguf_internal::ParseGguf(head);
+  if (!contents) return NamedError(std::move(contents).error(), path.string());
   return MappedGguf{std::move(file), *std::move(contents)};
 }
 
 }  // namespace
 
 Result<GgufFile> GgufFile::Open(const std::filesystem::path& path) {
+  if (!kMapsFiles) {
+    RL_ASSIGN_OR_RETURN(auto reader, OpenRangeReader(path));
+    return Read(std::move(reader));
+  }
   RL_ASSIGN_OR_RETURN(MappedGguf named, MapGguf(path));
   GgufFile file;
   if (!named.contents.split) {
@@ -79,24 +93,54 @@ Result<GgufFile> GgufFile::Open(const std::filesystem::path& path) {
 
 Result<GgufFile> GgufFile::Parse(std::span<const std::byte> bytes) {
   GgufFile file;
-  RL_ASSIGN_OR_RETURN(file.contents_, gguf_internal::ParseGguf(bytes));
-  if (const auto& split = file.contents_.split) {
-    return MakeError(ErrorKind::kModelFile, "gguf.split",
-                     "found part {} of {} of a split model, expected a whole file; open it by its "
-                     "name, next to the other parts",
-                     split->part + 1, split->parts);
-  }
+  gguf_internal::GgufHead head{bytes, bytes.size()};
+  RL_ASSIGN_OR_RETURN(file.contents_, gguf_internal::ParseGguf(head));
+  if (const auto& split = file.contents_.split) return PartOfSplit(*split);
   file.parts_.push_back(bytes);
   return file;
 }
 
+Result<GgufFile> GgufFile::Read(std::unique_ptr<RangeReader> reader) {
+  GgufFile file;
+  file.ranges_ = std::make_unique<Ranges>(std::move(reader));
+  RL_ASSIGN_OR_RETURN(file.contents_, file.ranges_->ReadHeader());
+  if (const auto& split = file.contents_.split) return PartOfSplit(*split);
+  file.parts_.push_back(file.ranges_->header());
+  RL_RETURN_IF_ERROR(file.ranges_->ReadSmallTensors(file.contents_.tensors));
+  return file;
+}
+
+GgufFile::GgufFile() = default;
+GgufFile::GgufFile(GgufFile&&) noexcept = default;
+GgufFile& GgufFile::operator=(GgufFile&&) noexcept = default;
+GgufFile::~GgufFile() = default;
+
+std::string GgufFile::path() const {
+  if (ranges_) return ranges_->reader().path();
+  return files_.empty() ? std::string() : files_.front().path();
+}
+
+std::span<const std::byte> GgufFile::data(const TensorInfo& tensor) const {
+  if (ranges_) return ranges_->Keep(tensor);
+  return parts_[tensor.part].subspan(static_cast<size_t>(tensor.offset),
+                                     static_cast<size_t>(tensor.bytes));
+}
+
+Result<std::span<const std::byte>> GgufFile::Load(const TensorInfo& tensor, uint64_t first,
+                                                  uint64_t count) const {
+  if (ranges_) return ranges_->Load(tensor.offset + first, count);
+  return data(tensor).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+}
+
 uint64_t GgufFile::total_bytes() const {
+  if (ranges_) return ranges_->reader().size();
   uint64_t bytes = 0;
   for (const auto& part : parts_) bytes += part.size();
   return bytes;
 }
 
 std::vector<std::string> GgufFile::paths() const {
+  if (ranges_) return {path()};
   std::vector<std::string> paths;
   paths.reserve(files_.size());
   for (const MmapFile& file : files_) paths.push_back(file.path());
@@ -104,6 +148,7 @@ std::vector<std::string> GgufFile::paths() const {
 }
 
 void GgufFile::Release(std::span<const std::byte> range) const {
+  if (ranges_) return ranges_->Release(range);
   const std::less_equal<> before;
   for (const MmapFile& file : files_) {
     const std::span<const std::byte> mapped = file.bytes();
@@ -127,6 +172,7 @@ const TensorInfo* GgufFile::FindTensor(std::string_view name) const {
 }
 
 Status GgufFile::CheckUnchanged() const {
+  if (ranges_) return ranges_->reader().CheckUnchanged();
   for (const MmapFile& file : files_) RL_RETURN_IF_ERROR(file.CheckUnchanged());
   return OkStatus();
 }

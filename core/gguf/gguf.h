@@ -3,12 +3,14 @@
 // Opening makes one pass over the header that checks every length, count, offset and product
 // against the size of the file; after that, no accessor can leave the file. Metadata and tensors
 // are views into the mapping, so opening costs neither copies of strings nor reads of weights.
+// Where files cannot be mapped, the header and small tensors are read, and others when they are
+// asked for.
 //
-// Ownership: a GgufFile from Open owns its mapping; one from Parse borrows the caller's bytes.
-// Every view handed out (names, strings, tensor data) lives as long as those bytes; moving a
-// GgufFile keeps views valid. A model that is split into several files ("x-00001-of-00003.gguf") is
-// opened by the name of any part and read as if it were one file, with the metadata of the first
-// part. Thread safety: immutable after Open; any thread may read. Errors:
+// Ownership: a GgufFile from Open owns its mapping, or what it has read; one from Parse borrows the
+// caller's bytes. Every view handed out (names, strings, tensor data) lives as long as those bytes;
+// moving a GgufFile keeps views valid. A model that is split into several files
+// ("x-00001-of-00003.gguf") is opened by the name of any part and read as if it were one file, with
+// the metadata of the first part. Thread safety: immutable after Open; any thread may read. Errors:
 // kind kModelFile with ids gguf.* unless stated otherwise; each says what was found, what was
 // expected and what to do.
 //
@@ -24,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +34,7 @@
 #include <vector>
 
 #include "core/base/mmap_file.h"
+#include "core/base/range_reader.h"
 #include "core/base/status.h"
 #include "core/gguf/gguf_value.h"
 
@@ -51,6 +55,9 @@ inline constexpr uint32_t kGgufMaxAlignment = uint32_t{1} << 21;
 inline constexpr uint64_t kGgufMaxArrayElements = uint64_t{1} << 24;
 inline constexpr uint64_t kGgufMaxStringBytes = uint64_t{1} << 28;
 inline constexpr uint64_t kGgufMaxHeaderBytes = uint64_t{1} << 30;  // metadata and tensor table
+
+// Scales, norms and numbers of layers, which models look at when they are opened.
+inline constexpr uint64_t kGgufSmallTensorBytes = uint64_t{1} << 16;
 
 [[nodiscard]] constexpr bool IsGgufAlignment(uint32_t alignment) {
   return std::has_single_bit(alignment) && alignment >= kGgufMinAlignment &&
@@ -97,9 +104,15 @@ struct GgufContents {
 
 class GgufFile {
  public:
+  GgufFile(GgufFile&&) noexcept;
+  GgufFile& operator=(GgufFile&&) noexcept;
+  ~GgufFile();
+
   // Any part of a split model opens all of them. Errors besides gguf.*: io.open (no such file),
   // io.permission, io.mmap.
   static Result<GgufFile> Open(const std::filesystem::path& path);
+  // A file that is read by ranges. Errors: gguf.*, io.read; gguf.split for a part of a split model.
+  static Result<GgufFile> Read(std::unique_ptr<RangeReader> reader);
   // `bytes` must outlive the GgufFile. Error gguf.split for a part of a split model.
   static Result<GgufFile> Parse(std::span<const std::byte> bytes);
 
@@ -110,16 +123,14 @@ class GgufFile {
   // The metadata in the order of the file, of the first part without its split.* keys.
   [[nodiscard]] std::span<const GgufEntry> metadata() const { return contents_.metadata; }
   [[nodiscard]] std::span<const TensorInfo> tensors() const { return contents_.tensors; }
-  // The whole file, or the first part.
+  // The whole file, or the first part; of a file that is read by ranges, its header.
   [[nodiscard]] std::span<const std::byte> bytes() const { return parts_.front(); }
-  // All parts of a split model in order; else the file alone.
+  // All parts of a split model in order; else the file alone, as in bytes().
   [[nodiscard]] std::span<const std::span<const std::byte>> parts() const { return parts_; }
   // Bytes of all parts.
   [[nodiscard]] uint64_t total_bytes() const;
   // The path of the file, or of the first part; empty if it was parsed from memory.
-  [[nodiscard]] std::string path() const {
-    return files_.empty() ? std::string() : files_.front().path();
-  }
+  [[nodiscard]] std::string path() const;
   // The paths of all parts; none if the file was parsed from memory.
   [[nodiscard]] std::vector<std::string> paths() const;
 
@@ -128,12 +139,20 @@ class GgufFile {
   [[nodiscard]] const GgufValue* Find(std::string_view key) const;
   [[nodiscard]] const TensorInfo* FindTensor(std::string_view name) const;
 
-  // The bytes of a tensor of this file.
-  [[nodiscard]] std::span<const std::byte> data(const TensorInfo& tensor) const {
-    return parts_[tensor.part].subspan(tensor.offset, tensor.bytes);
+  // The bytes of a tensor of this file. Where a tensor may have more than kGgufSmallTensorBytes,
+  // use Load(): in a file that is read by ranges these are read, and a read that fails ends the
+  // program.
+  [[nodiscard]] std::span<const std::byte> data(const TensorInfo& tensor) const;
+  // `count` bytes of a tensor from its byte `first` on: in place, or read into memory that stays
+  // until they are released. Error io.read.
+  [[nodiscard]] Result<std::span<const std::byte>> Load(const TensorInfo& tensor, uint64_t first,
+                                                        uint64_t count) const;
+  [[nodiscard]] Result<std::span<const std::byte>> Load(const TensorInfo& tensor) const {
+    return Load(tensor, 0, tensor.bytes);
   }
 
-  // MmapFile::Release for bytes of a tensor. Nothing for bytes that no file maps.
+  // Frees bytes that Load() read: they are not to be used any more. For others
+  // MmapFile::Release. Nothing for bytes that no file has.
   void Release(std::span<const std::byte> range) const;
 
   // Typed access. GetX requires the key (gguf.key_missing); FindX gives nothing when it is absent.
@@ -168,9 +187,12 @@ class GgufFile {
   [[nodiscard]] Status CheckUnchanged() const;
 
  private:
-  GgufFile() = default;
+  class Ranges;  // of a file that is read by ranges
 
-  std::vector<MmapFile> files_;                    // by part; none if parsed from memory
+  GgufFile();
+
+  std::vector<MmapFile> files_;  // by part; none without a mapping
+  std::unique_ptr<Ranges> ranges_;
   std::vector<std::span<const std::byte>> parts_;  // at least one
   GgufContents contents_;
 };

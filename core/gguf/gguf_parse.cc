@@ -35,28 +35,28 @@ tl::unexpected<Error> Truncated(uint64_t offset, uint64_t needed, std::string_vi
                    file_bytes, what, offset, needed);
 }
 
-// Walks over the header; every read is checked against the end of the file.
+// Walks over the header; every read is checked against the end of the file, and against that of the
+// bytes of it that are there.
 class Cursor {
  public:
-  explicit Cursor(std::span<const std::byte> file) : file_(file) {}
+  explicit Cursor(GgufHead& head) : head_(head) {}
 
   [[nodiscard]] uint64_t position() const { return position_; }
-  [[nodiscard]] uint64_t left() const { return file_.size() - position_; }
-  [[nodiscard]] uint64_t size() const { return file_.size(); }
+  [[nodiscard]] uint64_t left() const { return size() - position_; }
+  [[nodiscard]] uint64_t size() const { return head_.file_bytes; }
 
   template <typename T>
   Result<T> Read(std::string_view what) {
-    if (left() < sizeof(T)) return Truncated(position_, sizeof(T), what, file_.size());
-    if (sizeof(T) > HeaderLeft()) return HeaderTooLong(position_, what);
-    const T value = LoadUnaligned<T>(file_.data() + position_);
-    position_ += sizeof(T);
-    return value;
+    RL_ASSIGN_OR_RETURN(const auto bytes, Take(sizeof(T), what));
+    return LoadUnaligned<T>(bytes.data());
   }
 
   Result<std::span<const std::byte>> Take(uint64_t bytes, std::string_view what) {
-    if (left() < bytes) return Truncated(position_, bytes, what, file_.size());
+    if (left() < bytes) return Truncated(position_, bytes, what, size());
     if (bytes > HeaderLeft()) return HeaderTooLong(position_, what);
-    const auto taken = file_.subspan(position_, bytes);
+    if (!Has(position_ + bytes)) return Truncated(position_, bytes, what, size());
+    const auto taken =
+        head_.bytes.subspan(static_cast<size_t>(position_), static_cast<size_t>(bytes));
     position_ += bytes;
     return taken;
   }
@@ -74,25 +74,32 @@ class Cursor {
   Result<std::span<const std::byte>> TakeStrings(uint64_t count) {
     constexpr std::string_view kWhat = "string in an array";
     const uint64_t start = position_;
-    const std::byte* const data = file_.data();
+    const std::byte* const data = head_.bytes.data();
     uint64_t at = position_;
     for (uint64_t i = 0; i < count; ++i) {
-      if (file_.size() - at < sizeof(uint64_t)) {
-        return Truncated(at, sizeof(uint64_t), kWhat, file_.size());
+      if (size() - at < sizeof(uint64_t) || !Has(at + sizeof(uint64_t))) {
+        return Truncated(at, sizeof(uint64_t), kWhat, size());
       }
       const auto length = LoadUnaligned<uint64_t>(data + at);
       if (length > kGgufMaxStringBytes) {
         return StringOverLimit(at, length, kWhat, kGgufMaxStringBytes);
       }
-      if (length > file_.size() - at - sizeof(uint64_t)) return StringTooLong(at, length, kWhat);
+      if (length > size() - at - sizeof(uint64_t)) return StringTooLong(at, length, kWhat);
       at += sizeof(uint64_t) + length;
       if (at > kGgufMaxHeaderBytes) return HeaderTooLong(start, "array of strings");
+      if (!Has(at)) return Truncated(start, at - start, kWhat, size());
     }
     position_ = at;
-    return file_.subspan(start, at - start);
+    return head_.bytes.subspan(static_cast<size_t>(start), static_cast<size_t>(at - start));
   }
 
  private:
+  // Whether the bytes before `end` are there; else the head says that they are needed.
+  [[nodiscard]] bool Has(uint64_t end) const {
+    if (end <= head_.bytes.size()) return true;
+    head_.needed = end;
+    return false;
+  }
   [[nodiscard]] uint64_t HeaderLeft() const {
     return kGgufMaxHeaderBytes - std::min(position_, kGgufMaxHeaderBytes);
   }
@@ -111,15 +118,15 @@ class Cursor {
   }
   tl::unexpected<Error> StringTooLong(uint64_t at, uint64_t length, std::string_view what) const {
     if (length <= kPlausibleStringBytes) {
-      return Truncated(at, sizeof(uint64_t) + length, what, file_.size());
+      return Truncated(at, sizeof(uint64_t) + length, what, size());
     }
     return MakeError(ErrorKind::kModelFile, "gguf.string_length",
                      "the {} at offset {} claims {} bytes, but the file has only {} bytes; the "
                      "file is corrupt or cut off, fetch it again",
-                     what, at, length, file_.size());
+                     what, at, length, size());
   }
 
-  std::span<const std::byte> file_;
+  GgufHead& head_;
   uint64_t position_ = 0;
 };
 
@@ -347,7 +354,8 @@ std::vector<uint32_t> SortByName(const std::vector<T>& items, NameOfItem name_of
 }
 
 Status ReadMetadata(Cursor& cursor, uint64_t count, GgufContents& contents) {
-  contents.metadata.reserve(std::min(count, cursor.left() / kMinMetadataBytes));
+  contents.metadata.reserve(
+      static_cast<size_t>(std::min(count, cursor.left() / kMinMetadataBytes)));
   for (uint64_t i = 0; i < count; ++i) {
     RL_ASSIGN_OR_RETURN(const GgufEntry entry, ReadEntry(cursor));
     contents.metadata.push_back(entry);
@@ -364,7 +372,7 @@ Status ReadMetadata(Cursor& cursor, uint64_t count, GgufContents& contents) {
 }
 
 Status ReadTensors(Cursor& cursor, uint64_t count, GgufContents& contents) {
-  contents.tensors.reserve(std::min(count, cursor.left() / kMinTensorBytes));
+  contents.tensors.reserve(static_cast<size_t>(std::min(count, cursor.left() / kMinTensorBytes)));
   uint64_t total = 0;
   for (uint64_t i = 0; i < count; ++i) {
     RL_ASSIGN_OR_RETURN(const TensorInfo tensor, ReadTensor(cursor));
@@ -460,19 +468,19 @@ void IndexTensors(GgufContents& contents) {
       SortByName(contents.tensors, [](const TensorInfo& tensor) { return tensor.name; });
 }
 
-Result<GgufContents> ParseGguf(std::span<const std::byte> file) {
-  if (file.size() < kHeaderBytes) {
+Result<GgufContents> ParseGguf(GgufHead& head) {
+  if (head.file_bytes < kHeaderBytes) {
     return MakeError(ErrorKind::kModelFile, "gguf.too_short",
                      "found {} bytes, but a GGUF header alone has {}; the download is incomplete, "
                      "fetch the file again",
-                     file.size(), kHeaderBytes);
+                     head.file_bytes, kHeaderBytes);
   }
-  Cursor cursor(file);
+  Cursor cursor(head);
   RL_ASSIGN_OR_RETURN(const uint32_t magic, cursor.Read<uint32_t>("magic"));
   if (magic != kGgufMagic) {
     return MakeError(ErrorKind::kModelFile, "gguf.bad_magic",
                      "this is not a GGUF file, it looks like {}; give the path of a .gguf model",
-                     LooksLike(file));
+                     LooksLike(head.bytes));
   }
   GgufContents contents;
   RL_ASSIGN_OR_RETURN(contents.version, cursor.Read<uint32_t>("version"));
@@ -491,8 +499,8 @@ Result<GgufContents> ParseGguf(std::span<const std::byte> file) {
   }
   // A part without tensors may end without padding.
   contents.data_offset =
-      tensor_count == 0 ? std::min<uint64_t>(*data_offset, file.size()) : *data_offset;
-  RL_RETURN_IF_ERROR(PlaceTensors(file.size(), contents));
+      tensor_count == 0 ? std::min<uint64_t>(*data_offset, head.file_bytes) : *data_offset;
+  RL_RETURN_IF_ERROR(PlaceTensors(head.file_bytes, contents));
   return contents;
 }
 

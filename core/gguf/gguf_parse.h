@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -12,8 +13,16 @@
 
 namespace rullama::gguf_internal {
 
-// `file` is the whole file. The views in the result borrow it.
-Result<GgufContents> ParseGguf(std::span<const std::byte> file);
+// The beginning of a file, or all of it.
+struct GgufHead {
+  std::span<const std::byte> bytes;
+  uint64_t file_bytes = 0;  // of the whole file
+  // Set by a parse that failed because `bytes` end: it needs at least as many.
+  uint64_t needed = 0;
+};
+
+// The views in the result borrow `head.bytes`.
+Result<GgufContents> ParseGguf(GgufHead& head);
 
 // Sorts the index of keys, or of tensors, by name; equal names become neighbours.
 void IndexKeys(GgufContents& contents);

@@ -48,7 +48,8 @@ struct DeviceDescription {
 using sdk::OpSupport;
 using sdk::WeightLayout;
 
-// A constant on its way to a device. `data` stays valid until the DeviceWeight is gone.
+// A constant on its way to a device. `data` is not looked at by LayoutWeight(), and stays valid
+// until the DeviceWeight is gone if that is to read it in place.
 struct WeightDesc {
   std::string name;
   TensorType type;  // all dims constant
@@ -89,7 +90,7 @@ class DeviceObject {
   void Reset() {
     Handle* handle = std::exchange(handle_, nullptr);
     if (handle == nullptr) return;
-    const std::string_view plugin(table_->name.data, table_->name.size);
+    const std::string_view plugin(table_->name.data, static_cast<size_t>(table_->name.size));
     CallPlugin(plugin, NameOfFree(handle), table_->*Free, device_, handle);
   }
 

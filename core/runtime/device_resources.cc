@@ -50,8 +50,9 @@ Status DeviceResources::AddNeed(const PlannedSegment& segment,
       need.states += owner.type.BytesAt({});
       continue;
     }
-    RL_ASSIGN_OR_RETURN(const WeightDesc desc, DescribeWeight(value));
-    RL_ASSIGN_OR_RETURN(const WeightLayout layout, device(segment.device).LayoutWeight(desc));
+    RL_RETURN_IF_ERROR(weights_.Check(value));
+    RL_ASSIGN_OR_RETURN(const WeightLayout layout,
+                        device(segment.device).LayoutWeight(DescribeWeight(value, {})));
     need.weights += layout.bytes;
     if (layout.bytes > 0) {
       need.weight_elements += static_cast<uint64_t>(value.type.ElementsAt({}));
@@ -142,7 +143,8 @@ Result<std::vector<Storage>> DeviceResources::AssignStorage(
       }
       case Lifetime::kTransient:
         if (arena == nullptr) break;
-        place.buffer = arena->buffers[memory.offset[i] / memory.buffer_bytes].get();
+        place.buffer =
+            arena->buffers[static_cast<size_t>(memory.offset[i] / memory.buffer_bytes)].get();
         place.offset = memory.offset[i] % memory.buffer_bytes;
         break;
     }
@@ -212,8 +214,8 @@ Result<rl_buffer*> DeviceResources::FindOrCreateState(int device, const Value& s
   return states_.emplace(key, StateBuffer{std::move(buffer), bytes}).first->second.buffer.get();
 }
 
-Result<WeightDesc> DeviceResources::DescribeWeight(const Value& constant) const {
-  RL_ASSIGN_OR_RETURN(const auto bytes, weights_.Bytes(constant));
+WeightDesc DeviceResources::DescribeWeight(const Value& constant,
+                                           std::span<const std::byte> bytes) const {
   const uint32_t uses = in_products_.contains(constant.name) ? RL_WEIGHT_IN_PRODUCTS : 0;
   return WeightDesc{constant.name, constant.type, bytes, uses};
 }
@@ -223,7 +225,8 @@ Result<rl_weight*> DeviceResources::FindOrLoadWeight(int device, const Value& co
   if (const auto found = weight_handles_.find(key); found != weight_handles_.end()) {
     return found->second.get();
   }
-  RL_ASSIGN_OR_RETURN(const WeightDesc desc, DescribeWeight(constant));
+  RL_ASSIGN_OR_RETURN(const auto bytes, weights_.Bytes(constant));
+  const WeightDesc desc = DescribeWeight(constant, bytes);
   Device& owner = this->device(device);
   RL_ASSIGN_OR_RETURN(const WeightLayout layout, owner.LayoutWeight(desc));
   RL_ASSIGN_OR_RETURN(DeviceWeight weight, owner.CreateWeight(desc));
@@ -277,11 +280,12 @@ Status DeviceResources::ClearState(std::string_view name) {
   constexpr uint64_t kMaxZeros = uint64_t{4} << 20;  // bytes written at once
   for (const auto& [key, state] : states_) {
     if (key.second != name) continue;
-    zeros_.resize(std::max<size_t>(zeros_.size(), std::min(state.bytes, kMaxZeros)));
+    zeros_.resize(
+        std::max<size_t>(zeros_.size(), static_cast<size_t>(std::min(state.bytes, kMaxZeros))));
     for (uint64_t offset = 0; offset < state.bytes; offset += zeros_.size()) {
       const uint64_t count = std::min<uint64_t>(zeros_.size(), state.bytes - offset);
-      RL_RETURN_IF_ERROR(
-          device(key.first).Write(state.buffer, offset, std::span(zeros_).first(count)));
+      RL_RETURN_IF_ERROR(device(key.first).Write(
+          state.buffer, offset, std::span(zeros_).first(static_cast<size_t>(count))));
     }
   }
   return OkStatus();

@@ -30,8 +30,13 @@ TensorType AsMatrix(const TensorType& full, const Dim& columns) {
   return matrix;
 }
 
-Result<std::span<const std::byte>> SliceRows(const Value& constant, const TensorType& tensor,
-                                             std::span<const std::byte> data) {
+struct ByteRange {
+  uint64_t first;
+  uint64_t count;
+};
+
+// The bytes of the rows of a constant among the `bytes` of its tensor.
+Result<ByteRange> SliceRows(const Value& constant, const TensorType& tensor, uint64_t bytes) {
   const TensorType& wanted = constant.type;
   const bool merges = wanted.rank == 2 && tensor.rank > wanted.rank;
   const TensorType full = merges ? AsMatrix(tensor, wanted.last()) : tensor;
@@ -46,9 +51,9 @@ Result<std::span<const std::byte>> SliceRows(const Value& constant, const Tensor
                      ToString(tensor), constant.first_row, constant.first_row + rows,
                      ToString(wanted));
   }
-  const auto row_bytes = data.size() / static_cast<uint64_t>(full.dim(0).constant);
-  return data.subspan(static_cast<uint64_t>(constant.first_row) * row_bytes,
-                      static_cast<uint64_t>(rows) * row_bytes);
+  const uint64_t row_bytes = bytes / static_cast<uint64_t>(full.dim(0).constant);
+  return ByteRange{static_cast<uint64_t>(constant.first_row) * row_bytes,
+                   static_cast<uint64_t>(rows) * row_bytes};
 }
 
 }  // namespace
@@ -61,9 +66,11 @@ void GgufWeights::AddFile(std::string prefix, const GgufFile& file) {
   others_.push_back({std::move(prefix), &file});
 }
 
-Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) const {
+Result<GgufWeights::Place> GgufWeights::Find(const Value& constant) const {
   if (const auto found = constants_.find(constant.source); found != constants_.end()) {
-    return SliceRows(constant, found->second.first, found->second.second);
+    const auto& [type, bytes] = found->second;
+    RL_ASSIGN_OR_RETURN(const ByteRange range, SliceRows(constant, type, bytes.size()));
+    return Place{.added = bytes, .first = range.first, .count = range.count};
   }
   const GgufFile* file = &file_;
   std::string_view name = constant.source;
@@ -78,7 +85,18 @@ Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) con
     return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
                      "the file has no tensor '{}' ({})", constant.source, ToString(constant.type));
   }
-  return SliceRows(constant, TypeOf(*info), file->data(*info));
+  RL_ASSIGN_OR_RETURN(const ByteRange range, SliceRows(constant, TypeOf(*info), info->bytes));
+  return Place{.file = file, .tensor = info, .first = range.first, .count = range.count};
+}
+
+Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) const {
+  RL_ASSIGN_OR_RETURN(const Place place, Find(constant));
+  if (place.file != nullptr) return place.file->Load(*place.tensor, place.first, place.count);
+  return place.added.subspan(static_cast<size_t>(place.first), static_cast<size_t>(place.count));
+}
+
+Status GgufWeights::Check(const Value& constant) const {
+  return Find(constant).map([](const Place&) {});
 }
 
 void GgufWeights::Release(std::span<const std::byte> bytes) const {

@@ -20,10 +20,15 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   // The bytes of a constant: rows [first_row, first_row + dim 0) of tensor `source`, checked
-  // against the type. They live as long as the WeightSource. Errors: model.missing_tensor,
-  // model.tensor_shape.
+  // against the type. They live as long as the WeightSource, or until Release(). Errors:
+  // model.missing_tensor, model.tensor_shape, io.read.
   [[nodiscard]] virtual Result<std::span<const std::byte>> Bytes(const Value& constant) const = 0;
-  // Hints that these bytes, returned by Bytes(), have been copied and need not stay in memory.
+  // Whether there are such bytes, which it does not read. Errors: those of Bytes().
+  [[nodiscard]] virtual Status Check(const Value& constant) const {
+    return Bytes(constant).map([](std::span<const std::byte>) {});
+  }
+  // Says that these bytes, returned by Bytes(), have been copied: they are not used any more and
+  // need not stay in memory.
   virtual void Release(std::span<const std::byte> /*bytes*/) const {}
 };
 
@@ -41,6 +46,7 @@ class GgufWeights final : public WeightSource {
   // Adds a tensor of `type` with these bytes. It hides a tensor of the file with the same name.
   void AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes);
   [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& constant) const override;
+  [[nodiscard]] Status Check(const Value& constant) const override;
   void Release(std::span<const std::byte> bytes) const override;
 
  private:
@@ -48,6 +54,16 @@ class GgufWeights final : public WeightSource {
     std::string prefix;
     const GgufFile* file;
   };
+  // Bytes of a tensor of a file, or of one that was added.
+  struct Place {
+    const GgufFile* file = nullptr;  // null: one that was added
+    const TensorInfo* tensor = nullptr;
+    std::span<const std::byte> added = {};
+    uint64_t first = 0;
+    uint64_t count = 0;
+  };
+  [[nodiscard]] Result<Place> Find(const Value& constant) const;
+
   const GgufFile& file_;
   std::vector<OtherFile> others_;
   std::map<std::string, std::pair<TensorType, std::vector<std::byte>>, std::less<>> constants_;

@@ -54,5 +54,37 @@ TEST(GgufWeightsTest, TensorsOfAnotherFileHaveAPrefix) {
   }
 }
 
+TEST(GgufWeightsTest, ReadsAFileByRanges) {
+  const std::string path = ::testing::TempDir() + "/weights_ranges.gguf";
+  std::vector<float> numbers(kGgufSmallTensorBytes);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  const uint64_t columns = numbers.size() / 8;
+  GgufWriter writer;
+  const std::vector<uint64_t> dims = {columns, 8};
+  ASSERT_TRUE(writer.AddTensor("table", DType::kF32, dims));
+  auto output = Must(writer.Begin(path));
+  ASSERT_TRUE(output.Append(std::as_bytes(std::span(numbers))));
+  ASSERT_TRUE(output.Finish());
+  const GgufFile file = Must(GgufFile::Read(Must(OpenRangeReader(path))));
+  const GgufWeights weights(file);
+  Value rows{.type = {DType::kF32, {2, static_cast<int64_t>(columns)}},
+             .lifetime = Lifetime::kConstant,
+             .source = "table",
+             .first_row = 3};
+  EXPECT_TRUE(weights.Check(rows));
+  const auto bytes = Must(weights.Bytes(rows));
+  std::vector<float> found(bytes.size() / sizeof(float));
+  std::memcpy(found.data(), bytes.data(), bytes.size());
+  EXPECT_EQ(found, std::vector<float>(numbers.begin() + static_cast<ptrdiff_t>(3 * columns),
+                                      numbers.begin() + static_cast<ptrdiff_t>(5 * columns)));
+  weights.Release(bytes);
+  rows.first_row = 7;
+  EXPECT_EQ(weights.Check(rows).error().id, "model.tensor_shape");
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  rows.first_row = 6;
+  EXPECT_EQ(weights.Bytes(rows).error().id, "io.read");
+  std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace rullama

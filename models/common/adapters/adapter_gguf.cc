@@ -19,8 +19,10 @@ Status CheckKey(const GgufFile& file, std::string_view key, std::string_view exp
 }
 
 Result<std::vector<float>> ValuesOf(const GgufFile& file, const TensorInfo& tensor) {
-  std::vector<float> values(tensor.elements());
-  RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, file.data(tensor), values));
+  RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(tensor));
+  std::vector<float> values(static_cast<size_t>(tensor.elements()));
+  RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, bytes, values));
+  file.Release(bytes);
   return values;
 }
 

@@ -71,7 +71,7 @@ Status ReadKvHeads(const GgufFile& file, DrafterConfig& config) {
 
 Result<std::vector<int64_t>> ReadIds(const GgufFile& file, const TensorInfo& tensor) {
   std::vector<int64_t> ids;
-  const std::span<const std::byte> bytes = file.data(tensor);
+  RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(tensor));
   if (tensor.dtype == DType::kI32) {
     const GgufNumbers<int32_t> stored(bytes);
     for (size_t i = 0; i < stored.size(); ++i) ids.push_back(stored[i]);
