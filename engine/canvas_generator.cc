@@ -79,7 +79,7 @@ void CanvasGenerator::TakeText(int64_t max_tokens, Progress& progress) {
   auto taken = static_cast<int64_t>(end - canvas.begin());
   const bool ended = end != canvas.end() && (max_tokens < 0 || tokens_ + taken <= max_tokens);
   if (max_tokens >= 0) taken = std::min(taken, max_tokens - tokens_);
-  progress.text.assign(canvas.begin(), canvas.begin() + taken);
+  progress.text.assign(canvas.begin(), canvas.begin() + static_cast<std::ptrdiff_t>(taken));
   tokens_ += taken;
   if (ended) {
     progress.end = StopReason::kEndOfGeneration;

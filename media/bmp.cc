@@ -212,7 +212,7 @@ Status ReadBmpRows(Bytes file, const BmpLayout& layout, const PictureLimits& lim
   const size_t row_bytes = size_t{picture.width} * picture.channels;
   for (uint32_t i = 0; i < picture.height; ++i) {
     if (limits.stop.stop_requested()) return DecodingStopped();
-    const uint8_t* row = &file[layout.pixels_at + i * layout.stride()];
+    const uint8_t* row = &file[static_cast<size_t>(layout.pixels_at + i * layout.stride())];
     const uint32_t y = layout.top_down ? i : picture.height - 1 - i;
     uint8_t* to = picture.samples.data() + y * row_bytes;
     if (layout.bits > 8) {

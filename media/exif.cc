@@ -30,7 +30,7 @@ class TiffReader {
     uint32_t value = 0;
     for (uint64_t i = 0; i < size; ++i) {
       const uint64_t at = big_endian_ ? offset + i : offset + size - 1 - i;
-      value = value << 8 | block_[at];
+      value = value << 8 | block_[static_cast<size_t>(at)];
     }
     return value;
   }

@@ -67,7 +67,8 @@ KvSegment MakeSegment(const View& keys, const View& values, const Step& step, in
   const size_t heads = keys.Count(keys.rank - 2, step);
   const size_t dim = keys.Count(keys.rank - 1, step);
   const size_t at = static_cast<size_t>(row) * heads + head;
-  const size_t key_bytes = RowBytes(keys.dtype, dim), value_bytes = RowBytes(values.dtype, dim);
+  const auto key_bytes = static_cast<size_t>(RowBytes(keys.dtype, dim)),
+             value_bytes = static_cast<size_t>(RowBytes(values.dtype, dim));
   return {.keys = keys.data + at * key_bytes,
           .values = values.data + at * value_bytes,
           .key_stride = heads * key_bytes,

@@ -171,7 +171,7 @@ class ExpertProductNode : public Node {
     const auto n = static_cast<size_t>(shape_.n);
     const auto first = static_cast<size_t>(routing_->first[expert]);
     a.packed = weight_.packed;
-    a.row_bytes = RowBytes(weight_.dtype, k_);
+    a.row_bytes = static_cast<size_t>(RowBytes(weight_.dtype, k_));
     const int64_t first_row = expert * weight_.dims[1].constant + shape_.first_row;
     a.weights = weight_.data + static_cast<size_t>(first_row) * a.row_bytes;
     a.x = static_cast<const std::byte*>(a.x) + first * a.x_stride;

@@ -23,7 +23,8 @@ class StateAppendNode final : public Node {
     const int64_t slots = state_.Dim(0, step);
     const int64_t capacity = state_.Dim(1, step);
     const int64_t count = rows_.Rows(step);
-    const size_t bytes = RowBytes(rows_.dtype, static_cast<uint64_t>(rows_.RowElements(step)));
+    const auto bytes =
+        static_cast<size_t>(RowBytes(rows_.dtype, static_cast<uint64_t>(rows_.RowElements(step))));
     const auto* pos = pos_.as<const int32_t>();
     const auto* slot = slot_.as<const int32_t>();
     for (int64_t i = 0; i < count; ++i) {

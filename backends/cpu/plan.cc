@@ -91,7 +91,7 @@ CpuBuffer::CpuBuffer(uint64_t bytes)
   if (size_ < bytes || size_ + kCacheLine < size_) throw std::bad_alloc();
   // calloc instead of aligned_alloc and memset, so that untouched pages of a large KV cache are not
   // backed by memory. The extra 64 bytes leave room for alignment.
-  raw_ = static_cast<std::byte*>(std::calloc(size_ + kCacheLine, 1));
+  raw_ = static_cast<std::byte*>(std::calloc(static_cast<size_t>(size_ + kCacheLine), 1));
   if (raw_ == nullptr) throw std::bad_alloc();
   const auto address = reinterpret_cast<uintptr_t>(raw_);
   data_ = raw_ + ((address + kCacheLine - 1) / kCacheLine * kCacheLine - address);

@@ -23,7 +23,7 @@ class Product {
     args_.weights = weight.data;
     args_.packed = weight.packed;
     args_.k = static_cast<size_t>(weight.dims[1].constant);
-    args_.row_bytes = RowBytes(weight.dtype, args_.k);
+    args_.row_bytes = static_cast<size_t>(RowBytes(weight.dtype, args_.k));
     args_.y = y.as<float>();
     args_.y_stride = static_cast<size_t>(weight.dims[0].constant);
   }

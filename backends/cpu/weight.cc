@@ -48,12 +48,12 @@ std::shared_ptr<std::byte> WeightArena::Allocate(size_t bytes) {
 
 CpuWeight::CpuWeight(const KernelTable& kernels, const rl_weight_desc& desc, WeightArena& arena,
                      ThreadPool& pool)
-    : memory_(arena.Allocate(desc.bytes)), data_(memory_.get()) {
+    : memory_(arena.Allocate(static_cast<size_t>(desc.bytes))), data_(memory_.get()) {
   const auto dtype = static_cast<DType>(desc.dtype);
   const size_t k = RowElements(desc);
-  const size_t row_bytes = RowBytes(dtype, k);
+  const auto row_bytes = static_cast<size_t>(RowBytes(dtype, k));
   const size_t group_bytes = kPackedRows * row_bytes;
-  const size_t groups = desc.bytes / group_bytes;
+  const auto groups = static_cast<size_t>(desc.bytes / group_bytes);
   const auto pack = FindWeight(kernels, dtype)->pack;
   const auto parts = static_cast<size_t>(pool.workers());
   pool.Share(parts, [&](size_t part) {
@@ -97,7 +97,7 @@ bool CanBePacked(const KernelTable& kernels, const rl_weight_desc& desc) {
 
 void ReadRow(const WeightKernels& kernels, DType dtype, const WeightRow& row, size_t first,
              size_t count, float* out) {
-  const size_t row_bytes = RowBytes(dtype, row.elements);
+  const auto row_bytes = static_cast<size_t>(RowBytes(dtype, row.elements));
   if (row.packed) {
     const size_t lane = row.row % kPackedRows;
     kernels.dequantize_packed(row.weight + (row.row - lane) * row_bytes, lane, row.elements, first,

@@ -44,11 +44,12 @@ Result<TensorNumbers> NumbersOf(const GgufFile& file, const TensorInfo& tensor) 
   TensorNumbers numbers;
   std::vector<float> values;
   for (uint64_t first = 0; first < tensor.elements(); first += kPieceValues) {
-    values.resize(std::min(kPieceValues, tensor.elements() - first));
-    RL_RETURN_IF_ERROR(Dequantize(
-        tensor.dtype,
-        data.subspan(RowBytes(tensor.dtype, first), RowBytes(tensor.dtype, values.size())),
-        values));
+    values.resize(static_cast<size_t>(std::min(kPieceValues, tensor.elements() - first)));
+    RL_RETURN_IF_ERROR(
+        Dequantize(tensor.dtype,
+                   data.subspan(static_cast<size_t>(RowBytes(tensor.dtype, first)),
+                                static_cast<size_t>(RowBytes(tensor.dtype, values.size()))),
+                   values));
     for (size_t i = 0; i < values.size(); ++i) Count(values[i], first + i, most, numbers);
   }
   return numbers;

@@ -123,9 +123,9 @@ Result<std::optional<std::vector<int32_t>>> GgufFile::FindI32Array(std::string_v
   if (value->type != GgufType::kArray) return WrongType(key, *value, kExpected);
   std::vector<int32_t> numbers;
   // The payload bounds the count except for strings, which are refused at the first element.
-  if (value->element_type != GgufType::kString) numbers.reserve(value->count);
+  if (value->element_type != GgufType::kString) numbers.reserve(static_cast<size_t>(value->count));
   for (uint64_t i = 0; i < value->count; ++i) {
-    const auto number = IntegerAt<int32_t>(*value, i);
+    const auto number = IntegerAt<int32_t>(*value, static_cast<size_t>(i));
     if (!number) return WrongType(key, *value, kExpected);
     numbers.push_back(*number);
   }

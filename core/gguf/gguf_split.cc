@@ -115,7 +115,7 @@ Result<GgufContents> JoinParts(std::vector<GgufContents> parts,
   }
   const GgufSplit first = *parts.front().split;
   GgufContents joined = std::move(parts.front());
-  for (uint64_t part = 0; part < parts.size(); ++part) {
+  for (size_t part = 0; part < parts.size(); ++part) {
     const GgufContents& own = part == 0 ? joined : parts[part];
     RL_RETURN_IF_ERROR(CheckPart(own, first, part, paths[part]));
     if (part == 0) continue;

@@ -117,7 +117,7 @@ class GgufStrings {
 
     std::string_view operator*() const {
       return {reinterpret_cast<const char*>(position_ + sizeof(uint64_t)),
-              LoadUnaligned<uint64_t>(position_)};
+              static_cast<size_t>(LoadUnaligned<uint64_t>(position_))};
     }
     Iterator& operator++() {
       position_ += sizeof(uint64_t) + LoadUnaligned<uint64_t>(position_);

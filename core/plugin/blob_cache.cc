@@ -123,7 +123,7 @@ std::optional<std::vector<std::byte>> BlobCache::Get(std::string_view key) const
   std::string stored_key(key.size(), '\0');
   file.read(stored_key.data(), static_cast<std::streamsize>(stored_key.size()));
   if (!file || stored_key != key) return std::nullopt;
-  std::vector<std::byte> data(header.data_bytes);
+  std::vector<std::byte> data(static_cast<size_t>(header.data_bytes));
   file.read(reinterpret_cast<char*>(data.data()), static_cast<std::streamsize>(data.size()));
   if (!file || Hash(Chars(data), Hash(key)) != header.checksum) return std::nullopt;
   // In a directory that cannot be written, nothing is removed either.

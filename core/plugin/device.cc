@@ -130,7 +130,7 @@ void TakeTimes(void* sink, const rl_op_time* times, uint64_t time_size, uint64_t
 
 // Appends the text that a plugin writes to the std::string `sink`.
 void AppendText(void* sink, rl_str text) {
-  static_cast<std::string*>(sink)->append(text.data, text.size);
+  static_cast<std::string*>(sink)->append(text.data, static_cast<size_t>(text.size));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ int32_t Cancelled(void* context) noexcept {
 
 std::optional<std::string_view> KeyOf(rl_str key) {
   if (key.data == nullptr || key.size == 0 || key.size > kMaxKeyBytes) return std::nullopt;
-  return std::string_view(key.data, key.size);
+  return std::string_view(key.data, static_cast<size_t>(key.size));
 }
 
 uint64_t BlobGet(void* context, rl_str key, void* data, uint64_t capacity) noexcept {
@@ -66,7 +66,7 @@ uint64_t BlobGet(void* context, rl_str key, void* data, uint64_t capacity) noexc
     if (!name) return 0;
     const auto blob = Of(context).host->blobs().Get(*name);
     if (!blob) return 0;
-    const size_t copied = std::min<uint64_t>(capacity, blob->size());
+    const auto copied = static_cast<size_t>(std::min<uint64_t>(capacity, blob->size()));
     if (data != nullptr && copied > 0) std::memcpy(data, blob->data(), copied);
     return blob->size();
   } catch (...) {
@@ -78,7 +78,7 @@ int32_t BlobPut(void* context, rl_str key, const void* data, uint64_t size) noex
   try {
     const auto name = KeyOf(key);
     if (!name || (data == nullptr && size > 0)) return RL_INVALID_ARGUMENT;
-    const std::span bytes(static_cast<const std::byte*>(data), size);
+    const std::span bytes(static_cast<const std::byte*>(data), static_cast<size_t>(size));
     return Of(context).host->blobs().Put(*name, bytes) ? RL_OK : RL_UNAVAILABLE;
   } catch (...) {
     return RL_OUT_OF_MEMORY;
@@ -131,7 +131,8 @@ const rl_host_v1* PluginHost::MakeTable(std::shared_ptr<PluginHost> host, std::s
 
 std::string Printable(rl_str text, size_t limit) {
   if (text.data == nullptr) return {};
-  const std::string_view shown(text.data, std::min<uint64_t>(text.size, limit));
+  const std::string_view shown(text.data,
+                               static_cast<size_t>(std::min<uint64_t>(text.size, limit)));
   return Printable(shown, shown.size());
 }
 

@@ -18,7 +18,7 @@ Status Linear(const Tensor& x, const Tensor& weight, Tensor& y) {
     RL_RETURN_IF_ERROR(ReadLanes(weight, j, count, row, lanes));
     for (int64_t r = 0; r < x.rows(); ++r) {
       const Lanes sums = DotLanes(Row(x, r), lanes);
-      std::copy_n(sums.begin(), count, y.f.begin() + (r * n + j));
+      std::copy_n(sums.begin(), count, y.f.begin() + static_cast<std::ptrdiff_t>(r * n + j));
     }
   }
   return OkStatus();

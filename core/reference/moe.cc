@@ -43,7 +43,8 @@ Status GroupedLinear(const Call& call, const Tensor& x, const Tensor& weight, co
         const std::span<const double> input(x.f.data() + pair / pairs_per_row * row.size(),
                                             row.size());
         const Lanes sums = DotLanes(input, lanes);
-        std::copy_n(sums.begin(), count, y.f.begin() + (static_cast<int64_t>(pair) * n + j));
+        std::copy_n(sums.begin(), count,
+                    y.f.begin() + static_cast<std::ptrdiff_t>(static_cast<int64_t>(pair) * n + j));
       }
     }
   }

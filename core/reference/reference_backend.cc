@@ -53,7 +53,7 @@ T ValueOrThrow(Result<T> result) {
 class HostBuffer final : public sdk::Buffer {
  public:
   explicit HostBuffer(uint64_t bytes)
-      : data_(static_cast<std::byte*>(std::calloc(bytes, 1))), bytes_(bytes) {
+      : data_(static_cast<std::byte*>(std::calloc(static_cast<size_t>(bytes), 1))), bytes_(bytes) {
     if (data_ == nullptr) throw std::bad_alloc();
   }
 
@@ -78,7 +78,7 @@ class HostBuffer final : public sdk::Buffer {
 class HostWeight final : public sdk::Weight {
  public:
   explicit HostWeight(const rl_weight_desc& desc)
-      : bytes_(static_cast<const std::byte*>(desc.data), desc.bytes) {}
+      : bytes_(static_cast<const std::byte*>(desc.data), static_cast<size_t>(desc.bytes)) {}
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
@@ -145,7 +145,7 @@ class ReferencePlan final : public sdk::Plan {
       Tensor tensor;
       tensor.dtype = value.type.dtype;
       tensor.dims = reference::DimsAt(value.type, extents);
-      tensor.packed = input.bytes.first(value.type.BytesAt(extents));
+      tensor.packed = input.bytes.first(static_cast<size_t>(value.type.BytesAt(extents)));
       ValueOrThrowStatus(interpreter_.Bind(value.name, std::move(tensor)));
     }
     OpIndex failed = kNoOp;

@@ -11,9 +11,11 @@ namespace {
 // Copies elements between two tensors of one dtype.
 void CopyElements(const Tensor& from, int64_t first, int64_t count, Tensor& to, int64_t at) {
   if (IsInteger(from.dtype)) {
-    std::copy_n(from.i.begin() + first, count, to.i.begin() + at);
+    std::copy_n(from.i.begin() + static_cast<std::ptrdiff_t>(first), count,
+                to.i.begin() + static_cast<std::ptrdiff_t>(at));
   } else {
-    std::copy_n(from.f.begin() + first, count, to.f.begin() + at);
+    std::copy_n(from.f.begin() + static_cast<std::ptrdiff_t>(first), count,
+                to.f.begin() + static_cast<std::ptrdiff_t>(at));
   }
 }
 

@@ -120,7 +120,7 @@ void RoundAll(DType dtype, std::span<double> values) {
     for (double& value : values) value = RoundTo(dtype, value);
     return;
   }
-  std::vector<std::byte> bytes(RowBytes(dtype, values.size()));
+  std::vector<std::byte> bytes(static_cast<size_t>(RowBytes(dtype, values.size())));
   PackBlocks(values, dtype, bytes);
   std::vector<float> decoded(values.size());
   const Status status = Dequantize(dtype, bytes, decoded);
@@ -131,11 +131,11 @@ void RoundAll(DType dtype, std::span<double> values) {
 Status ReadFloats(const Tensor& tensor, int64_t first, std::span<double> out) {
   RL_CHECK(first >= 0 && first + static_cast<int64_t>(out.size()) <= tensor.elements());
   if (!tensor.f.empty()) {
-    std::copy_n(tensor.f.begin() + first, out.size(), out.begin());
+    std::copy_n(tensor.f.begin() + static_cast<std::ptrdiff_t>(first), out.size(), out.begin());
     return OkStatus();
   }
   if (!tensor.i.empty()) {
-    std::copy_n(tensor.i.begin() + first, out.size(), out.begin());
+    std::copy_n(tensor.i.begin() + static_cast<std::ptrdiff_t>(first), out.size(), out.begin());
     return OkStatus();
   }
   if (out.empty()) return OkStatus();
@@ -149,7 +149,9 @@ Status ReadFloats(const Tensor& tensor, int64_t first, std::span<double> out) {
   const uint64_t size = RowBytes(tensor.dtype, out.size());
   RL_CHECK(begin + size <= tensor.packed.size());
   std::vector<float> decoded(out.size());
-  RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, tensor.packed.subspan(begin, size), decoded));
+  RL_RETURN_IF_ERROR(Dequantize(
+      tensor.dtype, tensor.packed.subspan(static_cast<size_t>(begin), static_cast<size_t>(size)),
+      decoded));
   std::copy(decoded.begin(), decoded.end(), out.begin());
   return OkStatus();
 }
@@ -185,7 +187,8 @@ void PackElements(const Tensor& tensor, int64_t first, int64_t count, DType dtyp
   RL_CHECK(RowBytes(dtype, static_cast<uint64_t>(at + count)) <= bytes.size());
   if (IsBlockType(dtype)) {
     PackBlocks(std::span(tensor.f).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
-               dtype, bytes.subspan(RowBytes(dtype, static_cast<uint64_t>(at))));
+               dtype,
+               bytes.subspan(static_cast<size_t>(RowBytes(dtype, static_cast<uint64_t>(at)))));
     return;
   }
   for (int64_t j = 0; j < count; ++j) {

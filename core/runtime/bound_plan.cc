@@ -70,11 +70,11 @@ void BoundPlan::BindOutputs(const Graph& graph, const DeviceResources& resources
   }
   if (record.place.buffer == nullptr) return;
   record.offset = value_bytes_;
-  record.copy.resize(record_end - record.place.offset);
+  record.copy.resize(static_cast<size_t>(record_end - record.place.offset));
   value_bytes_ += record.copy.size();
   for (OutputBinding& output : segment.outputs) {
     if (!output.place.in_record) continue;
-    output.offset = record.offset + (output.place.offset - record.place.offset);
+    output.offset = record.offset + static_cast<size_t>(output.place.offset - record.place.offset);
   }
 }
 
@@ -178,7 +178,7 @@ Status BoundPlan::CopyImports(const BoundSegment& segment, const Extents& extent
                               StepObserver* observer) {
   for (const ImportBinding& import : segment.imports) {
     const SpanTimer timer(observer);
-    const auto bytes = std::span(staging_).first(import.type.BytesAt(extents));
+    const auto bytes = std::span(staging_).first(static_cast<size_t>(import.type.BytesAt(extents)));
     RL_RETURN_IF_ERROR(import.from_device->Read(*import.from.buffer, import.from.offset, bytes));
     RL_RETURN_IF_ERROR(segment.device->Write(*import.to, 0, bytes));
     timer.End({.kind = StepSpan::Kind::kCopy, .name = import.name, .bytes = bytes.size()});
@@ -239,7 +239,8 @@ Status BoundPlan::RunSegment(size_t index, LaneStep& step) const {
   const BoundSegment& segment = segments_[index];
   const Extents extents = ExtentsOf(step.rows);
   const auto part = [&](const auto& binding) {
-    return std::span(step.values).subspan(binding.offset, binding.type.BytesAt(extents));
+    return std::span(step.values)
+        .subspan(binding.offset, static_cast<size_t>(binding.type.BytesAt(extents)));
   };
   RL_RETURN_IF_ERROR(WriteInputsOf(segment, step.rows, {step.past, {}}, step.lane));
   for (const ImportBinding& import : segment.imports) {

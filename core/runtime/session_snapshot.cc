@@ -83,8 +83,8 @@ Result<Snapshot> Session::Save(int32_t slot, int32_t p, SnapshotContent content)
   std::span<std::byte> rest = snapshot.data();
   for (const SnapshotPart& part : snapshot.info().parts) {
     RL_RETURN_IF_ERROR(resources_.ReadState(part.state, SlotStateOf(part.state).OffsetOf(slot),
-                                            rest.first(part.bytes())));
-    rest = rest.subspan(part.bytes());
+                                            rest.first(static_cast<size_t>(part.bytes()))));
+    rest = rest.subspan(static_cast<size_t>(part.bytes()));
   }
   snapshot.origin_ = {identity_, slot, logs_[static_cast<size_t>(slot)].moment()};
   return snapshot;
@@ -109,16 +109,16 @@ Result<Snapshot> Session::Complete(const Snapshot& rings) {
   std::span<const std::byte> kept = rings.data();
   auto next = rings.info().parts.begin();
   for (const SnapshotPart& part : snapshot.info().parts) {
-    const std::span<std::byte> rows = rest.first(part.bytes());
+    const std::span<std::byte> rows = rest.first(static_cast<size_t>(part.bytes()));
     if (next != rings.info().parts.end() && next->state == part.state) {
-      std::ranges::copy(kept.first(part.bytes()), rows.begin());
-      kept = kept.subspan(part.bytes());
+      std::ranges::copy(kept.first(static_cast<size_t>(part.bytes())), rows.begin());
+      kept = kept.subspan(static_cast<size_t>(part.bytes()));
       ++next;
     } else {
       RL_RETURN_IF_ERROR(
           resources_.ReadState(part.state, SlotStateOf(part.state).OffsetOf(slot), rows));
     }
-    rest = rest.subspan(part.bytes());
+    rest = rest.subspan(static_cast<size_t>(part.bytes()));
   }
   return snapshot;
 }
@@ -141,10 +141,10 @@ Result<Snapshot> Session::CopyRings(const Snapshot& snapshot) const {
   std::span<std::byte> out = rings.data();
   for (const SnapshotPart& part : from.parts) {
     if (is_ring(part)) {
-      std::ranges::copy(rest.first(part.bytes()), out.begin());
-      out = out.subspan(part.bytes());
+      std::ranges::copy(rest.first(static_cast<size_t>(part.bytes())), out.begin());
+      out = out.subspan(static_cast<size_t>(part.bytes()));
     }
-    rest = rest.subspan(part.bytes());
+    rest = rest.subspan(static_cast<size_t>(part.bytes()));
   }
   return rings;
 }
@@ -205,10 +205,11 @@ Status Session::Restore(int32_t slot, const Snapshot& snapshot) {
   std::span<const std::byte> rest = snapshot.data();
   for (const SnapshotPart& part : info.parts) {
     const uint64_t offset = SlotStateOf(part.state).OffsetOf(slot);
-    const Status written = resources_.WriteState(part.state, offset, rest.first(part.bytes()));
+    const Status written =
+        resources_.WriteState(part.state, offset, rest.first(static_cast<size_t>(part.bytes())));
     if (!written) ForgetSlot(slot);
     RL_RETURN_IF_ERROR(written);
-    rest = rest.subspan(part.bytes());
+    rest = rest.subspan(static_cast<size_t>(part.bytes()));
   }
   past_[static_cast<size_t>(slot)] = info.position;
   logs_[static_cast<size_t>(slot)].Replace(snapshot.complete() ? 0 : info.position, info.written);

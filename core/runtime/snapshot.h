@@ -59,8 +59,10 @@ class Snapshot {
   // The size in memory.
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
   // The rows of all parts.
-  [[nodiscard]] std::span<const std::byte> data() const { return {data_.get(), bytes_}; }
-  [[nodiscard]] std::span<std::byte> data() { return {data_.get(), bytes_}; }
+  [[nodiscard]] std::span<const std::byte> data() const {
+    return {data_.get(), static_cast<size_t>(bytes_)};
+  }
+  [[nodiscard]] std::span<std::byte> data() { return {data_.get(), static_cast<size_t>(bytes_)}; }
 
  private:
   friend class Session;

@@ -145,8 +145,8 @@ Status WriteSnapshot(const StoredSnapshot& stored, const std::filesystem::path& 
   RL_ASSIGN_OR_RETURN(GgufOutput output, writer.Begin(path));
   std::span<const std::byte> rest = snapshot.data();
   for (const SnapshotPart& part : info.parts) {
-    RL_RETURN_IF_ERROR(output.Append(rest.first(part.bytes())));
-    rest = rest.subspan(part.bytes());
+    RL_RETURN_IF_ERROR(output.Append(rest.first(static_cast<size_t>(part.bytes()))));
+    rest = rest.subspan(static_cast<size_t>(part.bytes()));
   }
   return output.Finish();
 }
@@ -172,7 +172,7 @@ Result<StoredSnapshot> ParseSnapshot(const GgufFile& file) {
   std::span<std::byte> rest = snapshot.data();
   for (const TensorInfo& tensor : file.tensors()) {
     std::ranges::copy(file.data(tensor), rest.begin());
-    rest = rest.subspan(tensor.bytes);
+    rest = rest.subspan(static_cast<size_t>(tensor.bytes));
   }
   StoredSnapshot stored{std::move(snapshot), std::move(tokens), model};
   if (ChecksumOf(stored) != checksum) {

@@ -40,7 +40,7 @@ void SoftRowInputs::Place(const SoftRows& medium, int64_t first, int64_t end) {
     const auto in_step = static_cast<size_t>(row - first);
     const auto values = medium.values.subspan(static_cast<size_t>((row - medium.first) * width_),
                                               static_cast<size_t>(width_));
-    std::ranges::copy(values, soft_.begin() + (row - first) * width_);
+    std::ranges::copy(values, soft_.begin() + static_cast<std::ptrdiff_t>((row - first) * width_));
     keep_[in_step] = 0;
     if (medium.see_each_other) ends_[in_step] = static_cast<int32_t>(medium.end() - 1);
   }

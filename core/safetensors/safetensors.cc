@@ -175,8 +175,8 @@ Result<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes)
         length, bytes.size() - kLengthBytes, kMaxSafetensorsHeader);
   }
   SafetensorsFile file;
-  file.data_ = bytes.subspan(kLengthBytes + length);
-  const auto header = bytes.subspan(kLengthBytes, length);
+  file.data_ = bytes.subspan(static_cast<size_t>(kLengthBytes + length));
+  const auto header = bytes.subspan(kLengthBytes, static_cast<size_t>(length));
   RL_ASSIGN_OR_RETURN(const Json json,
                       ParseHeader({reinterpret_cast<const char*>(header.data()), header.size()}));
   for (const auto& [name, value] : json.items()) {
@@ -206,7 +206,8 @@ Result<SafetensorsFile> SafetensorsFile::Open(const std::filesystem::path& path)
 }
 
 std::span<const std::byte> SafetensorsFile::data(const SafetensorsTensor& tensor) const {
-  return data_.subspan(tensor.begin, tensor.end - tensor.begin);
+  return data_.subspan(static_cast<size_t>(tensor.begin),
+                       static_cast<size_t>(tensor.end - tensor.begin));
 }
 
 Result<std::vector<float>> SafetensorsFile::Floats(const SafetensorsTensor& tensor) const {
@@ -246,7 +247,7 @@ std::vector<std::byte> EncodeSafetensors(std::vector<SafetensorsOutput> tensors,
   header += '}';
   header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
   std::vector<std::byte> bytes;
-  bytes.reserve(kLengthBytes + header.size() + at);
+  bytes.reserve(static_cast<size_t>(kLengthBytes + header.size() + at));
   for (size_t i = 0; i < kLengthBytes; ++i) {
     bytes.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
   }

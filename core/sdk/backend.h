@@ -61,7 +61,9 @@ class Error : public std::runtime_error {
   int32_t device_code_;
 };
 
-inline std::string_view View(rl_str text) { return std::string_view(text.data, text.size); }
+inline std::string_view View(rl_str text) {
+  return std::string_view(text.data, static_cast<std::size_t>(text.size));
+}
 inline rl_str Str(std::string_view text) { return {text.data(), text.size()}; }
 
 // The elements of an array of the host, whose structs may be larger than this plugin knows. For
@@ -154,7 +156,7 @@ class Host {
   [[nodiscard]] bool Cancelled() const { return table_->cancelled(table_->context) != 0; }
   [[nodiscard]] std::vector<std::byte> BlobGet(std::string_view key) const {
     const uint64_t size = table_->blob_get(table_->context, Str(key), nullptr, 0);
-    std::vector<std::byte> data(size);
+    std::vector<std::byte> data(static_cast<std::size_t>(size));
     const uint64_t now = table_->blob_get(table_->context, Str(key), data.data(), data.size());
     if (now != size) data.clear();  // another process replaced it in between
     return data;

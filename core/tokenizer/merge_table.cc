@@ -225,7 +225,8 @@ void MergeTable::FillSlots(size_t count) {
   for (size_t index = 0; index < count; ++index) {
     if (index + kMergesAtOnce < count) {
       const Line& later = lines_[index + kMergesAtOnce];
-      __builtin_prefetch(&slots_[HashOf(later.left, later.right) & mask_], /*rw=*/1);
+      __builtin_prefetch(&slots_[static_cast<size_t>(HashOf(later.left, later.right) & mask_)],
+                         /*rw=*/1);
     }
     const Line& line = lines_[index];
     uint32_t& slot = slots_[Locate(line.left, line.right)];

@@ -56,10 +56,10 @@ class MergeTable {
     return static_cast<uint32_t>(hash >> 32) & ~rank_mask_;
   }
   // The slot of the pair, or the empty one where it would go.
-  [[nodiscard]] uint64_t Locate(TokenId left, TokenId right) const {
+  [[nodiscard]] size_t Locate(TokenId left, TokenId right) const {
     const uint64_t hash = HashOf(left, right);
     const uint32_t tag = TagOf(hash);
-    for (uint64_t at = hash & mask_;; at = (at + 1) & mask_) {
+    for (auto at = static_cast<size_t>(hash & mask_);; at = static_cast<size_t>((at + 1) & mask_)) {
       const uint32_t slot = slots_[at];
       if (slot == 0) return at;
       if ((slot & ~rank_mask_) != tag) continue;

@@ -29,7 +29,7 @@ void TokenTable::Build(std::span<const std::string_view> tokens) {
 void TokenTable::Insert(TokenId id, uint64_t hash) {
   const std::string_view text = tokens_[static_cast<size_t>(id)];
   if (text.empty()) return;
-  for (uint64_t at = hash & mask_;; at = (at + 1) & mask_) {
+  for (auto at = static_cast<size_t>(hash & mask_);; at = static_cast<size_t>((at + 1) & mask_)) {
     const uint64_t slot = slots_[at];
     if (slot == 0) {
       slots_[at] = (hash >> 32) << 32 | (static_cast<uint32_t>(id) + 1);

@@ -39,7 +39,7 @@ class TokenTable {
   // a batch later; `hash` must be HashBytes(text).
   [[nodiscard]] TokenId Find(std::string_view text) const { return Find(text, HashBytes(text)); }
   [[nodiscard]] TokenId Find(std::string_view text, uint64_t hash) const {
-    for (uint64_t at = hash & mask_;; at = (at + 1) & mask_) {
+    for (auto at = static_cast<size_t>(hash & mask_);; at = static_cast<size_t>((at + 1) & mask_)) {
       const uint64_t slot = slots_[at];
       if (slot == 0) return kNoToken;
       if ((slot >> 32) != (hash >> 32)) continue;
@@ -52,7 +52,7 @@ class TokenTable {
   // only if it shares 32 hash bits with a neighbour in the table.
   [[nodiscard]] TokenId FindExpected(std::string_view text, uint64_t hash) const {
     if (has_twins_) return Find(text, hash);
-    for (uint64_t at = hash & mask_;; at = (at + 1) & mask_) {
+    for (auto at = static_cast<size_t>(hash & mask_);; at = static_cast<size_t>((at + 1) & mask_)) {
       const uint64_t slot = slots_[at];
       if (slot == 0) return kNoToken;
       if ((slot >> 32) == (hash >> 32)) {
@@ -62,7 +62,9 @@ class TokenTable {
   }
   // Tokens that are never found, because a lower id has the same text.
   [[nodiscard]] size_t duplicates() const { return duplicates_; }
-  void Prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask_]); }
+  void Prefetch(uint64_t hash) const {
+    __builtin_prefetch(&slots_[static_cast<size_t>(hash & mask_)]);
+  }
 
  private:
   void Insert(TokenId id, uint64_t hash);

@@ -27,7 +27,7 @@ Result<std::vector<int64_t>> FindIds(const GgufFile& file, std::string_view key)
   const GgufValue* value = file.Find(key);
   if (value == nullptr) return ids;
   for (uint64_t i = 0; i < value->count; ++i) {
-    const auto id = IntegerAt<int64_t>(*value, i);
+    const auto id = IntegerAt<int64_t>(*value, static_cast<size_t>(i));
     if (!id) {
       return MakeError(ErrorKind::kModelFile, "gguf.key_type", "{} is {}, expected integers", key,
                        Describe(*value));

@@ -58,7 +58,7 @@ double DraftCosts::StepSeconds(int64_t rows) const {
 
 void DraftAcceptance::Count(int64_t drafted, int64_t accepted) {
   // Tokens after the first wrong one were not put to the test.
-  const int64_t reached = std::min({drafted, accepted + 1, std::ssize(right_)});
+  const int64_t reached = std::min<int64_t>({drafted, accepted + 1, std::ssize(right_)});
   for (int64_t i = 0; i < reached; ++i) {
     const auto place = static_cast<size_t>(i);
     const double mean_weight = 1 / static_cast<double>(++counts_[place] + kAssumedDrafts);
@@ -76,7 +76,7 @@ DraftAcceptance DraftAcceptance::OfNextAnswer() const {
 double DraftAcceptance::Expected(int64_t n) const {
   double all_right = 1;
   double sum = 0;
-  for (int64_t i = 0; i < std::min(n, std::ssize(right_)); ++i) {
+  for (int64_t i = 0; i < std::min<int64_t>(n, std::ssize(right_)); ++i) {
     all_right *= right_[static_cast<size_t>(i)];
     sum += all_right;
   }

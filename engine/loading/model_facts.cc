@@ -112,7 +112,7 @@ std::string ContentDigest(const ModelFile& model) {
     if (blob.starts_with(kPrefix)) return blob.substr(kPrefix.size());
   }
   const GgufFile& file = *model.file;
-  const auto header = file.bytes().first(file.data_offset());
+  const auto header = file.bytes().first(static_cast<size_t>(file.data_offset()));
   std::string text(reinterpret_cast<const char*>(header.data()), header.size());
   // The tables of tensors of further parts.
   for (const TensorInfo& tensor : file.tensors()) {

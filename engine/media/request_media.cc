@@ -165,7 +165,7 @@ Status MediaReader::PlanSound(MediumPlan& plan) const {
   if (tower == nullptr) return UnsupportedMedium(MediaKind::kSound);
   const size_t enough = EnoughSamples();
   const uint64_t samples = SoundSamplesOfHeader(plan.file).value_or(0);
-  plan.tokens = TokensOf(*tower, samples);
+  plan.tokens = TokensOf(*tower, static_cast<size_t>(samples));
   plan.decoded_bytes = (samples > 0 ? std::min<uint64_t>(samples, enough) : enough) * sizeof(float);
   if (samples > size_t{kMaxSoundSeconds} * kSoundRate || IsTooMany(plan.tokens)) {
     // Its beginning tells whether something else is wrong with it.

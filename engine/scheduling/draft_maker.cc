@@ -168,7 +168,7 @@ void DraftMaker::Count(RunningJob& running, int64_t drafted, int64_t accepted) {
   counters_.Update([=](EngineStats& stats) {
     stats.drafted += static_cast<uint64_t>(drafted);
     stats.drafts_accepted += static_cast<uint64_t>(accepted);
-    for (int64_t i = 0; i < std::min(drafted, std::ssize(stats.drafted_at)); ++i) {
+    for (int64_t i = 0; i < std::min<int64_t>(drafted, std::ssize(stats.drafted_at)); ++i) {
       ++stats.drafted_at[static_cast<size_t>(i)];
       if (i < accepted) ++stats.accepted_at[static_cast<size_t>(i)];
     }

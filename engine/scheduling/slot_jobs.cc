@@ -72,7 +72,7 @@ void SlotJobs::ShowEnd(int32_t slot) {
 
 int64_t SlotJobs::RemainingOf(const RunningJob& running, int64_t past) const {
   const Job& job = *running.job;
-  const int64_t room = options_.CapacityOf(job) - std::max(past, std::ssize(job.prompt));
+  const int64_t room = options_.CapacityOf(job) - std::max<int64_t>(past, std::ssize(job.prompt));
   return job.max_tokens < 0 ? room : std::min(room, job.max_tokens - running.drawn);
 }
 

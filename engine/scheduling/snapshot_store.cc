@@ -113,7 +113,7 @@ SnapshotStore::Time TimeOf(const timespec& time) {
 void SetTime(const fs::path& path, SnapshotStore::Time time) {
   const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch());
   const timespec stamp{.tv_sec = since.count() / 1'000'000'000,
-                       .tv_nsec = since.count() % 1'000'000'000};
+                       .tv_nsec = static_cast<long>(since.count() % 1'000'000'000)};
   const timespec both[2] = {stamp, stamp};
   static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), both, AT_SYMLINK_NOFOLLOW));
 }

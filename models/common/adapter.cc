@@ -21,8 +21,8 @@ std::vector<float> JoinA(const std::vector<std::pair<const AdapterWeight*, doubl
   for (int64_t group = 0; group < groups; ++group) {
     for (const auto& [weight, scale] : parts) {
       const auto size = weight->rank * weight->inputs;
-      const auto begin = weight->a.begin() + group * size;
-      joined.insert(joined.end(), begin, begin + size);
+      const auto begin = weight->a.begin() + static_cast<std::ptrdiff_t>(group * size);
+      joined.insert(joined.end(), begin, begin + static_cast<std::ptrdiff_t>(size));
     }
   }
   return joined;

@@ -133,7 +133,7 @@ class Merger {
     for (uint64_t first = 0; first < rows; first += most) {
       RL_RETURN_IF_ERROR(CheckNotCancelled());
       const uint64_t count = std::min(most, rows - first);
-      piece_.resize(count * RowBytes(type, tensor.dims[0]));
+      piece_.resize(static_cast<size_t>(count * RowBytes(type, tensor.dims[0])));
       RL_RETURN_IF_ERROR(MergePiece(tensor, deltas, first, count, squares));
       if (output != nullptr) RL_RETURN_IF_ERROR(output->Append(piece_));
       Progress(count * tensor.dims[0]);
@@ -150,17 +150,18 @@ class Merger {
   Status MergePiece(const TensorInfo& tensor, const Deltas& deltas, uint64_t first, uint64_t count,
                     Squares& squares) {
     const auto workers = std::min(static_cast<uint64_t>(std::max(1, options_.threads)), count);
-    std::vector<Status> results(workers);
-    std::vector<Squares> of_row(count);
+    std::vector<Status> results(static_cast<size_t>(workers));
+    std::vector<Squares> of_row(static_cast<size_t>(count));
     {
       std::vector<std::jthread> threads;
-      threads.reserve(workers);
+      threads.reserve(static_cast<size_t>(workers));
       for (uint64_t worker = 0; worker < workers; ++worker) {
         threads.emplace_back([&, worker] {
           for (uint64_t row = count * worker / workers; row < count * (worker + 1) / workers;
                ++row) {
-            results[worker] = MergeRow(tensor, deltas, first, row, of_row[row]);
-            if (!results[worker]) return;
+            results[static_cast<size_t>(worker)] =
+                MergeRow(tensor, deltas, first, row, of_row[static_cast<size_t>(row)]);
+            if (!results[static_cast<size_t>(worker)]) return;
           }
         });
       }
@@ -176,21 +177,24 @@ class Merger {
                   Squares& squares) {
     const uint64_t width = tensor.dims[0];
     const uint64_t source_bytes = RowBytes(tensor.dtype, width);
-    std::vector<float> values(width);
-    RL_RETURN_IF_ERROR(Dequantize(
-        tensor.dtype, input_.data(tensor).subspan((first + row) * source_bytes, source_bytes),
-        values));
-    std::vector<float> added(width, 0);
+    std::vector<float> values(static_cast<size_t>(width));
+    RL_RETURN_IF_ERROR(
+        Dequantize(tensor.dtype,
+                   input_.data(tensor).subspan(static_cast<size_t>((first + row) * source_bytes),
+                                               static_cast<size_t>(source_bytes)),
+                   values));
+    std::vector<float> added(static_cast<size_t>(width), 0);
     for (const Delta& delta : deltas) AddRow(delta, first + row, added);
     for (size_t i = 0; i < width; ++i) values[i] += added[i];
     const DType type = TypeOf(tensor);
     const uint64_t target_bytes = RowBytes(type, width);
-    const auto target = std::span(piece_).subspan(row * target_bytes, target_bytes);
+    const auto target = std::span(piece_).subspan(static_cast<size_t>(row * target_bytes),
+                                                  static_cast<size_t>(target_bytes));
     if (Status status = Quantize(type, values, target, (first + row) * width); !status) {
       return tl::unexpected(
           std::move(status).error().WithContext(fmt::format("tensor '{}'", tensor.name)));
     }
-    std::vector<float> stored(width);
+    std::vector<float> stored(static_cast<size_t>(width));
     RL_RETURN_IF_ERROR(Dequantize(type, target, stored));
     for (size_t i = 0; i < width; ++i) {
       const double error = static_cast<double>(stored[i]) - static_cast<double>(values[i]);
@@ -207,9 +211,10 @@ class Merger {
     const auto rank = static_cast<uint64_t>(weight.rank);
     const uint64_t expert = row / static_cast<uint64_t>(weight.outputs);
     for (uint64_t k = 0; k < rank; ++k) {
-      const auto factor =
-          static_cast<float>(static_cast<double>(weight.b[row * rank + k]) * delta.scale);
-      const auto a = std::span(weight.a).subspan((expert * rank + k) * added.size(), added.size());
+      const auto factor = static_cast<float>(
+          static_cast<double>(weight.b[static_cast<size_t>(row * rank + k)]) * delta.scale);
+      const auto a = std::span(weight.a).subspan(
+          static_cast<size_t>((expert * rank + k) * added.size()), added.size());
       for (size_t i = 0; i < added.size(); ++i) added[i] += factor * a[i];
     }
   }

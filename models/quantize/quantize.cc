@@ -150,12 +150,13 @@ class Quantizer {
     for (uint64_t first = 0; first < elements; first += kPieceValues) {
       const uint64_t count = std::min(kPieceValues, elements - first);
       const auto source =
-          input_.data(tensor).subspan(RowBytes(tensor.dtype, first), RowBytes(tensor.dtype, count));
+          input_.data(tensor).subspan(static_cast<size_t>(RowBytes(tensor.dtype, first)),
+                                      static_cast<size_t>(RowBytes(tensor.dtype, count)));
       RL_RETURN_IF_ERROR(CheckNotCancelled());
       if (type == tensor.dtype) {
         RL_RETURN_IF_ERROR(output.Append(source));
       } else {
-        piece_.resize(RowBytes(type, count));
+        piece_.resize(static_cast<size_t>(RowBytes(type, count)));
         RL_RETURN_IF_ERROR(ConvertPiece(conversion, first, count));
         RL_RETURN_IF_ERROR(output.Append(piece_));
       }
@@ -169,16 +170,17 @@ class Quantizer {
   Status ConvertPiece(const Conversion& conversion, uint64_t first, uint64_t count) {
     const uint64_t slices = (count + kSliceValues - 1) / kSliceValues;
     const auto workers = std::min(static_cast<uint64_t>(std::max(1, options_.threads)), slices);
-    std::vector<Status> results(workers);
-    std::vector<SquaredError> errors(workers);
+    std::vector<Status> results(static_cast<size_t>(workers));
+    std::vector<SquaredError> errors(static_cast<size_t>(workers));
     {
       std::vector<std::jthread> threads;
-      threads.reserve(workers);
+      threads.reserve(static_cast<size_t>(workers));
       for (uint64_t worker = 0; worker < workers; ++worker) {
         threads.emplace_back([&, worker] {
           const uint64_t begin = slices * worker / workers * kSliceValues;
           const uint64_t end = std::min(slices * (worker + 1) / workers * kSliceValues, count);
-          results[worker] = ConvertRange(conversion, first, begin, end, errors[worker]);
+          results[static_cast<size_t>(worker)] =
+              ConvertRange(conversion, first, begin, end, errors[static_cast<size_t>(worker)]);
         });
       }
     }
@@ -195,12 +197,14 @@ class Quantizer {
     std::vector<float> values, importance;
     for (uint64_t at = begin; at < end; at += kSliceValues) {
       RL_RETURN_IF_ERROR(CheckNotCancelled());
-      values.resize(std::min(kSliceValues, end - at));
-      const auto source = input_.data(tensor).subspan(RowBytes(tensor.dtype, first + at),
-                                                      RowBytes(tensor.dtype, values.size()));
+      values.resize(static_cast<size_t>(std::min(kSliceValues, end - at)));
+      const auto source =
+          input_.data(tensor).subspan(static_cast<size_t>(RowBytes(tensor.dtype, first + at)),
+                                      static_cast<size_t>(RowBytes(tensor.dtype, values.size())));
       RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, source, values));
       const auto target =
-          std::span(piece_).subspan(RowBytes(type, at), RowBytes(type, values.size()));
+          std::span(piece_).subspan(static_cast<size_t>(RowBytes(type, at)),
+                                    static_cast<size_t>(RowBytes(type, values.size())));
       if (conversion.columns != nullptr) {
         importance.resize(values.size());
         FillImportance(tensor, *conversion.columns, first + at, importance);
@@ -221,7 +225,7 @@ class Quantizer {
     for (size_t i = 0; i < importance.size(); ++i) {
       const uint64_t at = first + i;
       const uint64_t expert = columns.size() == row ? 0 : at / matrix;
-      importance[i] = columns[expert * row + at % row];
+      importance[i] = columns[static_cast<size_t>(expert * row + at % row)];
     }
   }
 

@@ -47,7 +47,7 @@ std::vector<std::byte> MatrixBytes(uint64_t seed, const WeightBinding& tensor) {
   const auto row = static_cast<uint64_t>(tensor.dims.back());
   uint64_t rows = 1;
   for (size_t i = 0; i + 1 < tensor.dims.size(); ++i) rows *= static_cast<uint64_t>(tensor.dims[i]);
-  std::vector<std::byte> bytes(rows * RowBytes(tensor.dtype, row));
+  std::vector<std::byte> bytes(static_cast<size_t>(rows * RowBytes(tensor.dtype, row)));
   const float deviation = 1.0F / std::sqrt(static_cast<float>(row));
   FillRandomBlocks(tensor.dtype, TensorSeed(seed, tensor.tensor), 0, deviation, bytes);
   return bytes;
@@ -95,7 +95,7 @@ Result<std::span<const std::byte>> RandomTensors::Bytes(const Value& constant) c
   const uint64_t wanted = constant.type.BytesAt({});
   const auto rows = static_cast<uint64_t>(constant.type.dim(0).constant);
   const uint64_t first = static_cast<uint64_t>(constant.first_row) * (wanted / rows);
-  return std::span(made->second).subspan(first, wanted);
+  return std::span(made->second).subspan(static_cast<size_t>(first), static_cast<size_t>(wanted));
 }
 
 }  // namespace rullama

@@ -38,7 +38,8 @@ void FillPiece(DType dtype, uint64_t seed, uint64_t first_block, float deviation
     const uint64_t end = blocks * (index + 1) / count;
     workers.emplace_back([=] {
       FillRandomBlocks(dtype, seed, first_block + begin, deviation,
-                       piece.subspan(begin * block_bytes, (end - begin) * block_bytes));
+                       piece.subspan(static_cast<size_t>(begin * block_bytes),
+                                     static_cast<size_t>((end - begin) * block_bytes)));
     });
   }
 }
@@ -57,7 +58,8 @@ Status AppendMatrix(const TensorSpec& spec, DType dtype, const SyntheticOptions&
     if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
       return MakeError(ErrorKind::kRuntime, "run.cancelled", "cancelled; no file was written");
     }
-    piece.resize(std::min(kPieceBytes / block_bytes * block_bytes, bytes - at));
+    piece.resize(
+        static_cast<size_t>(std::min(kPieceBytes / block_bytes * block_bytes, bytes - at)));
     FillPiece(dtype, seed, at / block_bytes, deviation, options.threads, piece);
     RL_RETURN_IF_ERROR(output.Append(piece));
     done += piece.size();
