@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "coverage"
-PRODUCT = ("backends", "cli", "core", "downloads", "engine", "media", "models", "python", "samplers", "server")
+PRODUCT = ("backends", "cli", "core", "downloads", "engine", "media", "models", "python", "samplers", "server", "web")
 TEST_CODE = re.compile(r"_test(_\w+)?\.(cc|h)$|/testdata/")
 
 

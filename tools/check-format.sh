@@ -12,7 +12,7 @@ readonly max_columns=120 # of Markdown
 
 # Found without git, so that an unpacked archive can be checked too. Left out: the ABI header, whose
 # comments are tables laid out by hand, and its frozen copies.
-mapfile -d '' -t files < <(find core media backends models samplers engine server downloads cli conformance python examples tests \
+mapfile -d '' -t files < <(find core media backends models samplers engine server downloads cli conformance python examples tests web \
   bench \( -name '*.cc' -o -name '*.c' -o -name '*.h' -o -name '*.comp' -o -name '*.glsl' -o -name '*.cl' -o -name '*.cuh' -o -name '*.kernel' \) ! -path core/abi/rullama_abi.h ! -path 'tests/*/frozen_*' -print0 | sort -z)
 if [[ ${#files[@]} -eq 0 ]]; then echo "no sources found" >&2; exit 1; fi
 

@@ -30,7 +30,7 @@ first_sources() {
 # cannot lack an include; kernels include no more than one header each, and those of vulkan/ what a
 # build makes of shaders.
 mapfile -t commands < <(sed -n 's/^ *"command": "\(.*\)",\?$/\1/p' "$1/compile_commands.json" |
-  sed 's/\\"/"/g; s/\\\\/\\/g' | grep -E -- '-c [^ ]*/(core|media|models|samplers|engine|server|downloads|cli|conformance|backends/[a-z]*|bench)/[^ ]*\.cc$' |
+  sed 's/\\"/"/g; s/\\\\/\\/g' | grep -E -- '-c [^ ]*/(core|media|models|samplers|engine|server|downloads|cli|conformance|backends/[a-z]*|bench|web)/[^ ]*\.cc$' |
   grep -vE -- '_test\.cc$|_fuzz\.cc$|_test_util\.cc$|/kernels/|/vulkan/|_test\.dir/' |
   grep -vFf <(first_sources "${2:-}"))
 if [[ ${#commands[@]} -eq 0 ]]; then echo "no sources found" >&2; exit 1; fi

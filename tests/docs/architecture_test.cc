@@ -39,10 +39,10 @@ std::string ComponentOf(const std::string& file) {
 
 Includes IncludesOfSources() {
   static const std::regex kInclude(
-      R"re(#include ["<]((?:core|media|models|samplers|engine|server|downloads|cli|conformance|backends|rullama)/[^">]+)[">])re");
+      R"re(#include ["<]((?:core|media|models|samplers|engine|server|downloads|cli|conformance|backends|web|rullama)/[^">]+)[">])re");
   Includes includes;
   for (const char* folder : {"core", "media", "models", "samplers", "engine", "server", "downloads",
-                             "cli", "conformance", "backends"}) {
+                             "cli", "conformance", "backends", "web"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cc" && extension != ".h") continue;

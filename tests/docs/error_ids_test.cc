@@ -122,7 +122,7 @@ void CollectIds(const std::string& file, const std::string& text, Uses& uses) {
 Uses UsesInSources() {
   Uses uses;
   for (const char* folder : {"core", "media", "models", "samplers", "engine", "server", "downloads",
-                             "cli", "conformance"}) {
+                             "cli", "conformance", "web"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cc" && extension != ".h") continue;

@@ -27,13 +27,14 @@ const std::map<std::string, std::string_view> kParsers = {
     {"server/json_body.cc", "a body that was read"},
     {"server/ollama/ollama_format.cc", "arguments of a call, which were written from a value"},
     {"server/ollama/ollama_request.cc", "messages that were written from a value"},
+    {"web/calls.cc", "arguments of a call, which were written from a value"},
 };
 
 TEST(JsonReaders, ForeignTextIsReadInOnePlace) {
   static const std::regex kCall(R"re([Jj]son::(parse|accept|sax_parse|from_[a-z]+)\()re");
   std::set<std::string> parsers;
   for (const char* folder : {"backends", "cli", "conformance", "core", "engine", "media", "models",
-                             "downloads", "python", "samplers", "server"}) {
+                             "downloads", "python", "samplers", "server", "web"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if ((extension != ".cc" && extension != ".h") || IsForTests(entry.path().filename().string()))
