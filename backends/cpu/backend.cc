@@ -67,7 +67,7 @@ constexpr sdk::OptionRow<Settings> kOptions[] = {
      }},
     {{"isa",
       "portable, avx2, avx-vnni, avx512, avx512-vnni, amx; on ARM portable, neon, neon-dotprod, "
-      "neon-i8mm",
+      "neon-i8mm; in browsers wasm",
       "the best that the processor has", "instruction set of the kernels"},
      [](Settings& settings, const sdk::Option& option) { settings.isa = ParseIsa(option); }},
     {{"activations", "int16, int8", "int16",

@@ -92,8 +92,14 @@ struct Level {
   const TrainingKernels& (*training)();
 };
 
+#if defined(RULLAMA_CPU_WASM_KERNELS)
+constexpr const char* kBaseline = "wasm";
+#else
+constexpr const char* kBaseline = "portable";
+#endif
+
 constexpr Level kLevels[] = {
-    {Isa::kPortable, "portable", Always, TableOf<Isa::kPortable>, TrainingTableOf<Isa::kPortable>},
+    {Isa::kPortable, kBaseline, Always, TableOf<Isa::kPortable>, TrainingTableOf<Isa::kPortable>},
 #if defined(RULLAMA_CPU_X86_KERNELS)
     {Isa::kAvx2, "avx2", HasAvx2, TableOf<Isa::kAvx2>, TrainingTableOf<Isa::kAvx2>},
 #if defined(RULLAMA_CPU_VNNI_KERNELS)

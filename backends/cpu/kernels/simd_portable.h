@@ -1,6 +1,6 @@
 // The SIMD vocabulary of the kernels without intrinsics: that of simd_quarters.h and what needs
-// lanes of other sizes or single lanes. The headers simd_avx2.h, simd_avx512.h and simd_neon.h
-// define the same names with intrinsics; a translation unit gets exactly one of the four (simd.h).
+// lanes of other sizes or single lanes. The headers simd_avx2.h, simd_avx512.h, simd_neon.h and
+// simd_wasm.h define the same names with intrinsics; a translation unit gets exactly one (simd.h).
 //
 // Everything here and in the kernel templates has internal linkage: the same names are compiled
 // with different instruction sets, and a shared inline function could be taken from the wrong one.

@@ -1,8 +1,8 @@
 // The part of the SIMD vocabulary that levels with vectors of 16 bytes share (simd_portable.h,
-// simd_neon.h): sixteen float or int32 lanes and 64 bytes as four vectors in the vector extensions
-// of GCC and Clang. Every processor with such vectors has the operations used here, so they compile
-// fast and to few instructions. The including header defines RL_INLINE first. Internal linkage
-// throughout, see simd_portable.h.
+// simd_neon.h, simd_wasm.h): sixteen float or int32 lanes and 64 bytes as four vectors in the
+// vector extensions of GCC and Clang. Every processor with such vectors has the operations used
+// here, so they compile fast and to few instructions. The including header defines RL_INLINE first.
+// Internal linkage throughout, see simd_portable.h.
 #pragma once
 
 #include <cstddef>
