@@ -18,7 +18,7 @@ readonly results=build/check-all
 
 # Stage, files that it depends on (an extended regular expression of paths), and what it does. In the order in which
 # they run.
-readonly code='^(core|media|backends|models|samplers|engine|server|downloads|cli|python|conformance|tests|examples|bench)/'
+readonly code='^(core|media|backends|models|samplers|engine|server|downloads|cli|python|conformance|tests|examples|bench|web)/'
 readonly build_files='(CMakeLists.txt|^CMakePresets.json|^cmake/.*|^pyproject.toml)$'
 readonly stages=(
   "packages ^tools/|requirements installs what the other stages need"
@@ -30,6 +30,7 @@ readonly stages=(
   "tidy $code|$build_files|^.clang-tidy clang-tidy over every source"
   "includes $code|$build_files|check-(includes|std) each source compiled by itself"
   "arm64 ^(core|backends/cpu|conformance)/|$build_files|arm64 the kernels for ARM, and every op with each, under emulation"
+  "wasm ^(core|media|models|samplers|engine|backends/cpu|web)/|$build_files|wasm|emscripten the engine as WebAssembly: its text and its kernels in node"
   "mutants ^(core|backends/cpu|conformance)/|mutants every fault of tools/mutants.txt is caught by conformance"
   "coverage $code|$build_files|coverage the tests of .ci/run execute nine tenths of the lines that all tests do"
   "fuzz $code|$build_files each fuzzer for a minute"
@@ -52,6 +53,7 @@ stage_tsan() { cmake --preset tsan && tools/check-threads.sh; }
 stage_tidy() { cmake --preset asan && cmake --build --preset asan && tools/check-tidy.sh build/asan; }
 stage_includes() { cmake --preset clang -DRULLAMA_BENCHMARKS=ON && tools/check-includes.sh build/clang; }
 stage_arm64() { tools/check-arm64.sh --conformance; }
+stage_wasm() { tools/check-wasm.sh; }
 stage_mutants() { build_ci && tools/check-mutants.sh build/ci; }
 stage_coverage() { tools/check-coverage.py; }
 stage_fuzz() { tools/check-fuzz.sh 60; }

@@ -49,6 +49,7 @@ all=(debootstrap lintian llvm)
 readonly root=$(dirname "$0")/..
 readonly venv=$root/.venv
 readonly test_packages=python/requirements.txt tool_packages=tools/requirements.txt
+readonly web_packages=web/requirements.txt
 # .venv has a copy of each requirements file whose packages are in it.
 copy_in_venv() { echo "$venv/installed-${1//\//-}"; }
 python_packages_missing() { ! cmp -s "$root/$1" "$(copy_in_venv "$1")"; }
@@ -80,6 +81,7 @@ install_packages_of_mode() {
   install_python_packages "$test_packages"
   install_test_model
   if [[ $mode == full || $mode == all ]]; then install_python_packages "$tool_packages"; fi
+  if [[ $mode == all ]]; then install_python_packages "$web_packages"; fi
 }
 
 mode=full

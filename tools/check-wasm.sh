@@ -1,0 +1,9 @@
+#!/bin/bash
+# Builds the engine as WebAssembly and runs its tests in node. tools/install-deps.sh --all installs node.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tools/emscripten-root.sh
+cmake --preset wasm
+cmake --build --preset wasm
+ctest --preset wasm --no-tests=error

@@ -1,0 +1,68 @@
+// The entry of the WebAssembly module: calls.h for JavaScript.
+//
+// Calls run on a thread of their own, one after the other: the thread of JavaScript, on which files
+// are read and workers start, must not wait for them.
+#include <emscripten/emscripten.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "web/calls.h"
+
+// Calls Module.onAnswer(id, text) on the thread of JavaScript and frees the text, which is null if
+// there was no memory for it (answer.js).
+extern "C" void rullama_answer(int id, char* text);
+
+namespace rullama::web {
+namespace {
+
+void Log(LogLevel level, std::string_view text) {
+  const char* const name = level == LogLevel::kNote ? "note" : "warning";
+  std::fprintf(stderr, "rullama: %s: %.*s\n", name, static_cast<int>(text.size()), text.data());
+}
+
+class CallThread {
+ public:
+  void Post(int id, std::string call) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
+      posted_.emplace_back(id, std::move(call));
+    }
+    added_.notify_one();
+  }
+
+ private:
+  void Loop() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      added_.wait(lock, [this] { return !posted_.empty(); });
+      const auto [id, call] = std::move(posted_.front());
+      posted_.pop_front();
+      lock.unlock();
+      rullama_answer(id, strdup(calls_.Run(call).c_str()));
+    }
+  }
+
+  Calls calls_{Log};
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::deque<std::pair<int, std::string>> posted_;
+  std::thread thread_;
+};
+
+}  // namespace
+}  // namespace rullama::web
+
+// Module.onAnswer(id, answer) is called when the call has ended.
+extern "C" EMSCRIPTEN_KEEPALIVE void rullama_post(int id, const char* call) {
+  // Lives until the worker ends, as its thread does.
+  static auto* const kThread = new rullama::web::CallThread;
+  kThread->Post(id, call);
+}

@@ -1,0 +1,156 @@
+// rullama for JavaScript in browsers (docs/browser.md). Types are in rullama.d.ts.
+//
+//   const model = await Rullama.open(file, { settings: { "context.capacity": "2048" } });
+//   for await (const part of model.chat([{ role: "user", content: "Why is the sky blue?" }])) {
+//     if (part.kind === "text") print(part.text);
+//   }
+//   await model.close();
+
+export class RullamaError extends Error {
+  constructor({ id, kind, message }) {
+    super(message);
+    this.name = "RullamaError";
+    this.id = id;
+    this.kind = kind;
+  }
+}
+
+// The worker of an engine, and what its messages are answers to.
+class Engine {
+  #worker;
+  #waiting = new Map();
+  #lastId = 0;
+  #fault = null;  // the error of all that is asked for once the worker has ended
+
+  constructor() {
+    this.#worker = new Worker(new URL("./rullama_worker.mjs", import.meta.url), { type: "module" });
+    this.#worker.onmessage = ({ data }) => this.#receive(data);
+    this.#worker.onerror = (event) => this.#fail("run.exception", 1, event.message || "the worker could not be started");
+  }
+
+  #receive({ id, event, value, error }) {
+    const waiting = this.#waiting.get(id);
+    if (waiting === undefined) return;
+    if (event !== undefined) return waiting.onEvent(event);
+    this.#waiting.delete(id);
+    if (error !== undefined) waiting.reject(new RullamaError(error));
+    else waiting.resolve(value);
+  }
+
+  // Ends all that waits: nothing more comes from the worker.
+  #fail(id, kind, message) {
+    this.#fault = { id, kind, message };
+    for (const { reject } of this.#waiting.values()) reject(new RullamaError(this.#fault));
+    this.#waiting.clear();
+  }
+
+  send(message, { onEvent = () => {}, transfer = [] } = {}) {
+    const id = ++this.#lastId;
+    if (this.#fault !== null) return { id, promise: Promise.reject(new RullamaError(this.#fault)) };
+    const promise = new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject, onEvent }));
+    this.#worker.postMessage({ id, ...message }, transfer);
+    return { id, promise };
+  }
+
+  cancel(id) {
+    this.#worker.postMessage({ cancel: id });
+  }
+
+  end() {
+    this.#worker.terminate();
+    this.#fail("usage.request", 2, "the model was closed");
+  }
+}
+
+export class Model {
+  #engine;
+  #handle;
+
+  constructor(engine, { engine: handle, info }) {
+    this.#engine = engine;
+    this.#handle = handle;
+    this.info = info;
+  }
+
+  #call(call) {
+    return this.#engine.send({ call: { ...call, engine: this.#handle } }).promise;
+  }
+
+  tokenize(text) {
+    return this.#call({ call: "tokenize", text });
+  }
+
+  detokenize(ids) {
+    return this.#call({ call: "detokenize", ids });
+  }
+
+  async embed(text, { task = "", dimensions = 0 } = {}) {
+    return Float32Array.from(await this.#call({ call: "embed", text, task, dimensions }));
+  }
+
+  chat(messages, options = {}) {
+    return this.#generate({ ...options, messages });
+  }
+
+  complete(prompt, options = {}) {
+    return this.#generate({ ...options, prompt });
+  }
+
+  async *#generate({ signal, ...request }) {
+    signal?.throwIfAborted();
+    const events = [];
+    let wake = () => {};
+    let finished = false;
+    const push = (event) => {
+      events.push(event);
+      wake();
+    };
+    const { id, promise } = this.#engine.send({ generate: { engine: this.#handle, request } }, { onEvent: push });
+    const answer = promise.finally(() => {
+      finished = true;
+      wake();
+    });
+    answer.catch(() => {});  // it is awaited below, once the events before it were read
+    const cancel = () => this.#engine.cancel(id);
+    signal?.addEventListener("abort", cancel);
+    try {
+      while (!finished || events.length > 0) {
+        if (events.length === 0) {
+          await new Promise((resolve) => { wake = resolve; });
+          continue;
+        }
+        yield events.shift();
+      }
+      const end = await answer;
+      signal?.throwIfAborted();
+      yield { kind: "end", ...end };
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+      if (!finished) cancel();
+    }
+  }
+
+  // Ends what still runs and gives the memory back.
+  close() {
+    this.#engine.end();
+  }
+}
+
+export class Rullama {
+  static async open(source, { settings = {} } = {}) {
+    const inPlace = source instanceof Blob;
+    if (!inPlace && !(source instanceof ArrayBuffer) && !ArrayBuffer.isView(source)) {
+      throw new TypeError("a model is a File, a Blob or its bytes");
+    }
+    const bytes = ArrayBuffer.isView(source)
+      ? source.buffer.slice(source.byteOffset, source.byteOffset + source.byteLength) : source;
+    const engine = new Engine();
+    try {
+      const opened = engine.send({ call: { call: "open", settings }, source: bytes });
+      return new Model(engine, await opened.promise);
+    } catch (error) {
+      engine.end();
+      throw error;
+    }
+  }
+}

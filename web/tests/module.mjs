@@ -1,0 +1,47 @@
+// Opens the module of WebAssembly in node for tests: `const {call, fs} = await openModule(FOLDER)`, then
+// `await call({call: "open", ...})` gives the value of the answer or throws its error, `fs` is its file system.
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+
+export class CallError extends Error {
+  constructor({ id, kind, message }) {
+    super(message);
+    this.id = id;
+    this.kind = kind;
+  }
+}
+
+export async function openModule(folder) {
+  const file = pathToFileURL(path.resolve(folder, "rullama_module.mjs"));
+  const waiting = new Map();
+  const onAnswer = (id, text) => {
+    const { resolve, reject } = waiting.get(id);
+    waiting.delete(id);
+    const answer = JSON.parse(text);
+    if (answer.error) reject(new CallError(answer.error));
+    else resolve(answer.value);
+  };
+  const module = await (await import(file)).default({ onAnswer });
+  setInterval(() => {}, 1 << 30);  // node does not wait for workers: the test ends by process.exit()
+  let lastId = 0;
+  const call = (request) => new Promise((resolve, reject) => {
+    const id = ++lastId;
+    waiting.set(id, { resolve, reject });
+    const text = module.stringToNewUTF8(JSON.stringify(request));
+    module._rullama_post(id, text);
+    module._free(text);
+  });
+  return { call, fs: module.FS };
+}
+
+// The whole answer to a request, and its events.
+export async function answerOf(call, engine, request) {
+  const { generation } = await call({ call: "submit", engine, request });
+  const events = [];
+  for (;;) {
+    const event = await call({ call: "next", generation });
+    if (event === null) break;
+    events.push(event);
+  }
+  return { ...await call({ call: "finish", generation }), events };
+}
