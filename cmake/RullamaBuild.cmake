@@ -41,7 +41,8 @@ function(rullama_test_headers)
   file(CONFIGURE OUTPUT ${source} CONTENT "// Its headers are precompiled for all tests.\n")
   add_library(rullama_test_headers OBJECT ${source})
   target_link_libraries(rullama_test_headers PRIVATE GTest::gmock GTest::gtest_main rullama_flags)
-  target_compile_options(rullama_test_headers PRIVATE ${RULLAMA_GLUE_FLAGS} -fPIE)
+  target_compile_options(rullama_test_headers PRIVATE
+    ${RULLAMA_GLUE_FLAGS} $<$<BOOL:${CMAKE_POSITION_INDEPENDENT_CODE}>:-fPIE>)
   target_precompile_headers(rullama_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 endfunction()
 
@@ -66,7 +67,7 @@ function(rullama_test name)
     RULLAMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" RULLAMA_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(EMSCRIPTEN)
     target_link_options(${name} PRIVATE
-      -sALLOW_MEMORY_GROWTH -sEXIT_RUNTIME -sNODERAWFS -sPROXY_TO_PTHREAD -sPTHREAD_POOL_SIZE=4)
+      -Wno-pthreads-mem-growth -sALLOW_MEMORY_GROWTH -sEXIT_RUNTIME -sNODERAWFS -sPROXY_TO_PTHREAD -sPTHREAD_POOL_SIZE=4)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)

@@ -30,7 +30,7 @@ readonly stages=(
   "tidy $code|$build_files|^.clang-tidy clang-tidy over every source"
   "includes $code|$build_files|check-(includes|std) each source compiled by itself"
   "arm64 ^(core|backends/cpu|conformance)/|$build_files|arm64 the kernels for ARM, and every op with each, under emulation"
-  "wasm ^(core|media|models|samplers|engine|backends/cpu|web)/|$build_files|wasm|emscripten the engine as WebAssembly: its text and its kernels in node"
+  "wasm ^(core|media|models|samplers|engine|backends/cpu|web)/|$build_files|wasm|emscripten the engine as WebAssembly: its text in node and Chromium, its kernels in node"
   "mutants ^(core|backends/cpu|conformance)/|mutants every fault of tools/mutants.txt is caught by conformance"
   "coverage $code|$build_files|coverage the tests of .ci/run execute nine tenths of the lines that all tests do"
   "fuzz $code|$build_files each fuzzer for a minute"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Builds the engine as WebAssembly and runs its tests in node. tools/install-deps.sh --all installs node.
+# Builds the engine as WebAssembly and runs its tests in node and headless Chromium. tools/install-deps.sh --all installs
+# both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

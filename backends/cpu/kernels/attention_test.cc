@@ -28,7 +28,7 @@ struct Cache {
 Cache MakeCache(size_t rows, size_t dim, DType dtype, Rng& rng) {
   Cache cache;
   cache.exact = RandomFloats(rows * dim, 0.5f, rng);
-  const size_t row_bytes = RowBytes(dtype, dim);
+  const auto row_bytes = static_cast<size_t>(RowBytes(dtype, dim));
   cache.stride = 2 * row_bytes;  // the row of another head lies between
   cache.bytes.assign(rows * cache.stride, 0xFF);
   for (size_t row = 0; row < rows; ++row) {
@@ -41,7 +41,7 @@ Cache MakeCache(size_t rows, size_t dim, DType dtype, Rng& rng) {
       const void* from = &exact[i];
       if (dtype == DType::kF16) from = &half;
       if (dtype == DType::kBF16) from = &brain;
-      std::memcpy(bytes + RowBytes(dtype, i), from, RowBytes(dtype, 1));
+      std::memcpy(bytes + RowBytes(dtype, i), from, static_cast<size_t>(RowBytes(dtype, 1)));
     }
     if (!IsBlockType(dtype)) continue;
     sdk::QuantizeCacheRow(dtype, exact, dim, bytes);

@@ -76,7 +76,7 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
     for (size_t n = begin; n < end; n += step) {
       kernel({.weights = weights.data(),
               .packed = p.packed,
-              .row_bytes = RowBytes(p.dtype, p.k),
+              .row_bytes = static_cast<size_t>(RowBytes(p.dtype, p.k)),
               .k = p.k,
               .n_begin = n,
               .n_end = std::min(n + step, end),
@@ -113,7 +113,7 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
     const WeightKernels* kernels = FindWeight(table(), p.dtype);
     if (kernels->pack == nullptr) return {};
     std::vector<uint8_t> packed(weights.size());
-    const size_t row_bytes = RowBytes(p.dtype, p.k);
+    const auto row_bytes = static_cast<size_t>(RowBytes(p.dtype, p.k));
     for (size_t n = 0; n < p.n; n += kPackedRows) {
       kernels->pack(&weights[n * row_bytes], row_bytes, p.k, &packed[n * row_bytes]);
     }
@@ -139,7 +139,8 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
   static void CheckSums(const Problem& p, const std::vector<uint8_t>& weights, const Activations& x,
                         const std::vector<float>& y) {
     for (size_t n = 0; n < p.n; ++n) {
-      const auto row = ReferenceRow(p.dtype, &weights[n * RowBytes(p.dtype, p.k)], p.k);
+      const auto row =
+          ReferenceRow(p.dtype, &weights[static_cast<size_t>(n * RowBytes(p.dtype, p.k))], p.k);
       double largest = 0;
       for (double w : row) largest = std::max(largest, std::fabs(w));
       for (size_t m = 0; m < p.batch; ++m) {
@@ -397,7 +398,7 @@ TEST_P(MatMulTest, PackedRowsDequantizeTheSame) {
     const WeightKernels* kernels = FindWeight(table(), dtype);
     std::vector<float> row(p.k);
     for (size_t n = 0; n < p.n; ++n) {
-      kernels->dequantize(&weights[n * RowBytes(dtype, p.k)], p.k, row.data());
+      kernels->dequantize(&weights[static_cast<size_t>(n * RowBytes(dtype, p.k))], p.k, row.data());
       for (const auto& [first, count] : {std::pair{size_t{0}, p.k}, {2 * block, 3 * block}}) {
         std::vector<float> part(count + 1, 7.0f);
         kernels->dequantize_packed(packed.data(), n, p.k, first, count, part.data());
@@ -476,7 +477,8 @@ TEST_P(MatMulTest, ActivationRoundingIsSmall) {
     const auto y = Run(FindWeight(table(), dtype)->gemv, p, weights, x, 0, p.n, p.n);
     double error = 0, norm = 0;
     for (size_t n = 0; n < p.n; ++n) {
-      const auto row = ReferenceRow(p.dtype, &weights[n * RowBytes(p.dtype, p.k)], p.k);
+      const auto row =
+          ReferenceRow(p.dtype, &weights[static_cast<size_t>(n * RowBytes(p.dtype, p.k))], p.k);
       double sum = 0;
       for (size_t k = 0; k < p.k; ++k) sum += row[k] * x.values[k];
       error += (y[n] - sum) * (y[n] - sum);

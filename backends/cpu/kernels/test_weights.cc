@@ -211,7 +211,7 @@ std::vector<float> RandomFloats(size_t n, float deviation, Rng& rng) {
 }
 
 std::vector<uint8_t> RandomWeights(DType dtype, size_t rows, size_t k, Rng& rng) {
-  std::vector<uint8_t> bytes(rows * RowBytes(dtype, k));
+  std::vector<uint8_t> bytes(static_cast<size_t>(rows * RowBytes(dtype, k)));
   if (IsBlockType(dtype)) {
     const size_t block = InfoOf(dtype).block_bytes;
     for (size_t at = 0; at < bytes.size(); at += block) RandomBlock(dtype, &bytes[at], block, rng);
