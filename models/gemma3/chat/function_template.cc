@@ -116,7 +116,7 @@ class FunctionRenderer {
     trained_ = is_model && (options_.trained == TrainedTurns::kAll ||
                             (options_.trained == TrainedTurns::kLast && index >= last_turn_));
     out_.SetTrained(trained_);
-    out_.User(TextOf(message));
+    Content(message);
     RL_RETURN_IF_ERROR(Calls(message, index));
     const bool ends_example =
         options_.trained != TrainedTurns::kNone && index + 1 == messages_.size();
@@ -186,6 +186,14 @@ class FunctionRenderer {
     return OkStatus();
   }
 
+  void Content(const Json& message) {
+    const Json& content = Member(message, "content");
+    if (!content.is_array()) return out_.User(TextOf(message));
+    for (const Json& part : content) {
+      IsPicture(part) ? WritePicture(out_) : out_.User(chat::Trim(Text(Member(part, "text"))));
+    }
+  }
+
   // The members of an object, which may be written as text; any other text as one value.
   Status ResultValue(const Json& message, const std::string& path) {
     const Json& content = Member(message, "content");
@@ -223,10 +231,13 @@ class FunctionRenderer {
   Ending ending_ = Ending::kTurn;
 };
 
-Status CheckContents(const Json& messages) {
+Status CheckContents(const Json& messages, bool is_example) {
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string path = fmt::format("messages[{}]", i);
-    RL_RETURN_IF_ERROR(CheckTextParts(Member(messages[i], "content"), path));
+    const Json& content = Member(messages[i], "content");
+    const bool is_result = RoleOf(messages[i]) == "tool";
+    RL_RETURN_IF_ERROR(is_result ? CheckTextParts(content, path)
+                                 : CheckParts(content, is_example, path));
     if (!IsTruthy(Member(messages[i], "tool_responses"))) continue;
     return ErrorAt(path + ".tool_responses", "chat.tool_result",
                    "found results in an assistant's message, expected messages of role 'tool'");
@@ -240,7 +251,7 @@ Result<ChatPrompt> RenderFunctionChat(const Json& messages, const Json& tools,
                                       const ChatOptions& options) {
   RL_RETURN_IF_ERROR(chat::CheckMessages(messages));
   if (options.continue_last) RL_RETURN_IF_ERROR(chat::CheckContinuesLast(messages));
-  RL_RETURN_IF_ERROR(CheckContents(messages));
+  RL_RETURN_IF_ERROR(CheckContents(messages, options.trained != TrainedTurns::kNone));
   if (!tools.is_null() && !tools.is_array()) {
     return ErrorAt("tools", "chat.tools", "expected a list, found {}", tools.type_name());
   }

@@ -25,26 +25,6 @@ using chat::RoleOf;
 using chat::Text;
 using Json = nlohmann::json;
 
-bool IsPicture(const Json& part) {
-  const std::string_view type = Text(Member(part, "type"));
-  return type == "image" || type == "image_url";
-}
-
-// Whether the content of a message is text and pictures; of an example to learn from, text alone.
-Status CheckParts(const Json& content, bool is_example, const std::string& path) {
-  if (!content.is_array()) return OkStatus();
-  for (size_t i = 0; i < content.size(); ++i) {
-    const std::string_view type = Text(Member(content[i], "type"));
-    const bool is_picture = IsPicture(content[i]);
-    if (type == "text" || (is_picture && !is_example)) continue;
-    return ErrorAt(fmt::format("{}.content[{}].type", path, i), "chat.content",
-                   "found '{}', expected {}", type,
-                   is_picture ? "text: pictures cannot be learnt from"
-                              : "text or image: this model reads text and pictures");
-  }
-  return OkStatus();
-}
-
 // Checks the template's demands beyond the form of a message.
 Status CheckDemands(const Json& messages, bool is_example) {
   bool has_turn = false;
@@ -155,14 +135,8 @@ class Renderer {
     const Json& content = Member(messages_[index], "content");
     if (content.is_string()) return write(Text(content));
     for (const Json& part : content) {
-      IsPicture(part) ? Picture() : write(Text(Member(part, "text")));
+      IsPicture(part) ? WritePicture(out_) : write(Text(Member(part, "text")));
     }
-  }
-
-  void Picture() {
-    out_.Template(kPictureMarkers.before);
-    out_.Template(kPictureMarkers.placeholder);
-    out_.Template(kPictureMarkers.after);
   }
 
   [[nodiscard]] bool IsTrained(size_t turn) const {
@@ -180,6 +154,31 @@ class Renderer {
 };
 
 }  // namespace
+
+bool IsPicture(const Json& part) {
+  const std::string_view type = Text(Member(part, "type"));
+  return type == "image" || type == "image_url";
+}
+
+Status CheckParts(const Json& content, bool is_example, const std::string& path) {
+  if (!content.is_array()) return OkStatus();
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string_view type = Text(Member(content[i], "type"));
+    const bool is_picture = IsPicture(content[i]);
+    if (type == "text" || (is_picture && !is_example)) continue;
+    return ErrorAt(fmt::format("{}.content[{}].type", path, i), "chat.content",
+                   "found '{}', expected {}", type,
+                   is_picture ? "text: pictures cannot be learnt from"
+                              : "text or image: this model reads text and pictures");
+  }
+  return OkStatus();
+}
+
+void WritePicture(PromptWriter& out) {
+  out.Template(kPictureMarkers.before);
+  out.Template(kPictureMarkers.placeholder);
+  out.Template(kPictureMarkers.after);
+}
 
 Status CheckTextParts(const Json& content, const std::string& path) {
   if (!content.is_array()) return OkStatus();

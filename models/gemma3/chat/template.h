@@ -48,6 +48,13 @@ struct ChatOptions {
   TrainedTurns trained = TrainedTurns::kNone;
 };
 
+// Whether a part of a message is a picture.
+bool IsPicture(const nlohmann::json& part);
+// Writes the place of a picture.
+void WritePicture(chat::PromptWriter& out);
+// Whether the content of a message is text and pictures; of an example to learn from, text alone.
+// Error chat.content (kUsage).
+Status CheckParts(const nlohmann::json& content, bool is_example, const std::string& path);
 // Whether the content of a message is text alone. Error chat.content (kUsage).
 Status CheckTextParts(const nlohmann::json& content, const std::string& path);
 
