@@ -160,9 +160,9 @@ TEST_F(TowersTest, WrongUseIsExplained) {
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("architecture.vision.layers"));
   const std::string gemma3 = std::string(RULLAMA_SOURCE_DIR) + "/configs/gemma3-270m.yaml";
-  const RunResult family = RunRullama({"synth", "--config", gemma3, "--mmproj-out", never});
-  EXPECT_EQ(family.exit_code, 2);
-  EXPECT_THAT(family.err, HasSubstr("have no towers"));
+  const RunResult text = RunRullama({"synth", "--config", gemma3, "--mmproj-out", never});
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_THAT(text.err, HasSubstr("architecture.vision.layers"));
   EXPECT_FALSE(HasFile("never") || HasFile(".never"));
 }
 
