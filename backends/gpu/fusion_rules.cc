@@ -275,10 +275,13 @@ bool NormAfterResidual(Fusion& fusion, uint32_t op, uint32_t reader) {
 }
 
 // The geglu after `up`, if that and nothing else reads it, and no product wants its rows in f16.
+// Shared memory could give the geglu's result a part of the base, which is read for the last time
+// before the geglu.
 uint32_t GeGluAfterUp(const Fusion& fusion, uint32_t up) {
   const uint32_t result = OpOf(fusion, up).results[0];
   const std::vector<uint32_t>& readers = fusion.uses().ReadersOf(result);
-  if (!IsPrivate(fusion.value(result)) || readers != std::vector{up + 1} ||
+  if (!fusion.steps().LeaveTransientsUnaliased() || !IsPrivate(fusion.value(result)) ||
+      readers != std::vector{up + 1} ||
       fusion.steps().DecisiveRows(fusion.value(result)) > sdk::kFewRows) {
     return RL_NO_OP;
   }
