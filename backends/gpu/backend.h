@@ -27,7 +27,9 @@ class GpuBackend : public sdk::Backend {
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
     if (instance_ != nullptr) return infos_;
     std::unique_ptr<Instance> instance = Find();
-    for (const Device& device : instance->devices()) infos_.push_back(Describe(device));
+    std::vector<sdk::DeviceInfo> infos;
+    for (const Device& device : instance->devices()) infos.push_back(Describe(device));
+    infos_ = std::move(infos);
     instance_ = std::move(instance);
     return infos_;
   }
