@@ -48,8 +48,8 @@ struct ServeFlags {
 // Keeps what glibc's allocator holds from growing over days: each of its arenas keeps as much as
 // its largest request once took, and it takes ever larger blocks, such as snapshots of prompts,
 // from heaps that do not give them back. A limit on arenas or pages for smaller blocks would make
-// the threads that compile kernels wait for each other: on 16 processors a start took ten times as
-// long.
+// the threads that compile kernels wait for each other (docs/lab/vulkan.md, "The start of a
+// server").
 void BoundHeap() {
 #ifdef M_MMAP_THRESHOLD  // glibc
   constexpr int kBlockWithPages = 1 << 20;
