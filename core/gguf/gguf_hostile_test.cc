@@ -9,7 +9,9 @@
 #include <functional>
 #include <limits>
 
+#include "core/base/mmap_file.h"
 #include "core/gguf/gguf.h"
+#include "core/gguf/gguf_parse.h"
 #include "core/gguf/gguf_test_bytes.h"
 
 namespace rullama {
@@ -359,6 +361,35 @@ TEST_F(SparseGgufTest, AllMetadataTogetherHasALimit) {
   EXPECT_EQ(opened.error().id, "gguf.header_size");
   EXPECT_EQ(opened.error().kind, ErrorKind::kModelFile);
   EXPECT_THAT(opened.error().message, HasSubstr("1073741824"));
+}
+
+// Where a file is read by ranges, a length that lies beyond the limit would be waited for in vain.
+TEST_F(SparseGgufTest, TheLengthOfAStringBeyondTheLimitIsNotAskedFor) {
+  constexpr uint64_t kFileBytes = kGgufMaxHeaderBytes + 4096;
+  constexpr uint64_t kStrings = 5;
+  std::ofstream file(path_, std::ios::binary);
+  GgufBytes header = GgufBytes().Header(0, 1).Key("k", GgufType::kArray);
+  header.Put(GgufType::kString).Put(kStrings);
+  file.write(reinterpret_cast<const char*>(header.bytes().data()), std::ssize(header.bytes()));
+  // Three strings of the largest length, and a fourth that ends 4 bytes before the limit.
+  uint64_t at = header.bytes().size();
+  for (const uint64_t end : {kGgufMaxStringBytes, 2 * kGgufMaxStringBytes, 3 * kGgufMaxStringBytes,
+                             kGgufMaxHeaderBytes - 4}) {
+    const uint64_t length = end - at - sizeof(uint64_t);
+    file.write(reinterpret_cast<const char*>(&length), sizeof(length));
+    file.seekp(static_cast<std::streamoff>(end));
+    at = end;
+  }
+  file.seekp(static_cast<std::streamoff>(kFileBytes - 1));
+  file.put('\0');
+  file.close();
+  const auto mapped = MmapFile::Open(path_);
+  ASSERT_TRUE(mapped);
+  gguf_internal::GgufHead head{mapped->bytes().first(kGgufMaxHeaderBytes), kFileBytes};
+  const auto parsed = gguf_internal::ParseGguf(head);
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().id, "gguf.header_size");
+  EXPECT_EQ(head.needed, 0);
 }
 
 TEST_F(NoFileTest, ErrorsNameTheFile) {

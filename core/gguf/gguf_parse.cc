@@ -77,15 +77,16 @@ class Cursor {
     const std::byte* const data = head_.bytes.data();
     uint64_t at = position_;
     for (uint64_t i = 0; i < count; ++i) {
-      if (size() - at < sizeof(uint64_t) || !Has(at + sizeof(uint64_t))) {
-        return Truncated(at, sizeof(uint64_t), kWhat, size());
-      }
+      const uint64_t content = at + sizeof(uint64_t);
+      if (size() - at < sizeof(uint64_t)) return Truncated(at, sizeof(uint64_t), kWhat, size());
+      if (content > kGgufMaxHeaderBytes) return HeaderTooLong(start, "array of strings");
+      if (!Has(content)) return Truncated(at, sizeof(uint64_t), kWhat, size());
       const auto length = LoadUnaligned<uint64_t>(data + at);
       if (length > kGgufMaxStringBytes) {
         return StringOverLimit(at, length, kWhat, kGgufMaxStringBytes);
       }
-      if (length > size() - at - sizeof(uint64_t)) return StringTooLong(at, length, kWhat);
-      at += sizeof(uint64_t) + length;
+      if (length > size() - content) return StringTooLong(at, length, kWhat);
+      at = content + length;
       if (at > kGgufMaxHeaderBytes) return HeaderTooLong(start, "array of strings");
       if (!Has(at)) return Truncated(start, at - start, kWhat, size());
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "core/base/check.h"
@@ -20,9 +21,13 @@ Result<GgufContents> GgufFile::Ranges::ReadHeader() {
   for (;;) {
     const uint64_t before = header_.size();
     const uint64_t size = std::min({wanted, reader_->size(), kGgufMaxHeaderBytes});
-    header_.resize(static_cast<size_t>(size));
-    RL_RETURN_IF_ERROR(
-        reader_->Read(before, std::span(header_).subspan(static_cast<size_t>(before))));
+    if (size == before && before != 0) {
+      return MakeError(ErrorKind::kModelFile, "gguf.header_size",
+                       "model file '{}': the header ends beyond the first {} bytes, expected all "
+                       "metadata and the tensor table within them; the file is corrupt or hostile",
+                       reader_->path(), size);
+    }
+    RL_RETURN_IF_ERROR(GrowHeader(size));
     gguf_internal::GgufHead head{header_, reader_->size()};
     auto contents = gguf_internal::ParseGguf(head);
     if (contents) head.needed = contents->data_offset;
@@ -36,6 +41,16 @@ Result<GgufContents> GgufFile::Ranges::ReadHeader() {
     }
     wanted = std::max(head.needed, 2 * size);
   }
+}
+
+Status GgufFile::Ranges::GrowHeader(uint64_t size) {
+  const size_t before = header_.size();
+  try {
+    header_.resize(static_cast<size_t>(size));
+  } catch (const std::bad_alloc&) {
+    return NoMemory(size);
+  }
+  return reader_->Read(before, std::span(header_).subspan(before));
 }
 
 Status GgufFile::Ranges::ReadSmallTensors(std::span<const TensorInfo> tensors) {
@@ -69,6 +84,11 @@ void GgufFile::Ranges::Release(std::span<const std::byte> range) {
   loaded_.erase(range.data());
 }
 
+tl::unexpected<Error> GgufFile::Ranges::NoMemory(uint64_t bytes) const {
+  return MakeError(ErrorKind::kOutOfMemory, "memory.host",
+                   "there is not enough memory for {} bytes of '{}'", bytes, reader_->path());
+}
+
 Result<GgufFile::Ranges::Memory> GgufFile::Ranges::ReadAligned(uint64_t offset,
                                                                uint64_t count) const {
   Memory memory;
@@ -77,10 +97,7 @@ Result<GgufFile::Ranges::Memory> GgufFile::Ranges::ReadAligned(uint64_t offset,
     memory.reset(static_cast<std::byte*>(
         ::operator new[](bytes, std::align_val_t{kGgufDefaultAlignment}, std::nothrow)));
   }
-  if (memory == nullptr) {
-    return MakeError(ErrorKind::kOutOfMemory, "memory.host",
-                     "there is not enough memory for {} bytes of '{}'", count, reader_->path());
-  }
+  if (memory == nullptr) return NoMemory(count);
   RL_RETURN_IF_ERROR(reader_->Read(offset, {memory.get(), static_cast<size_t>(count)}));
   return memory;
 }

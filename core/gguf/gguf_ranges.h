@@ -41,7 +41,10 @@ class GgufFile::Ranges {
   };
   using Memory = std::unique_ptr<std::byte[], Delete>;
 
-  // Error memory.host.
+  [[nodiscard]] tl::unexpected<Error> NoMemory(uint64_t bytes) const;
+  // Reads on to `size` bytes. Errors: io.read, memory.host.
+  Status GrowHeader(uint64_t size);
+  // Errors: io.read, memory.host.
   Result<Memory> ReadAligned(uint64_t offset, uint64_t count) const;
 
   std::unique_ptr<RangeReader> reader_;
