@@ -1,6 +1,6 @@
-// Sounds in builds without decoders (RULLAMA_MEDIA_DECODERS): whoever has another decoder, as pages
-// have that of their browser, hands over its samples as a WAV file of one channel of 32-bit floats
-// at kSoundRate.
+// Sounds in builds without decoders (RULLAMA_MEDIA_DECODERS): a caller with its own decoder, such
+// as a web page, hands over its samples as a WAV file of one channel of 32-bit floats at
+// kSoundRate.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,5 +1,5 @@
-// A file that is read a range of bytes at a time, where it cannot be mapped: a page of a browser
-// reads a file that was picked like this, and copies nothing of it.
+// A file that is read a range of bytes at a time, where it cannot be mapped: a web page reads a
+// file that was picked like this, and copies nothing of it.
 //
 // Thread safety: const methods from any thread.
 #pragma once
