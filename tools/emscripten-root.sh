@@ -14,7 +14,9 @@ readonly source_package=yaml-cpp
 
 readonly root=$PWD/build/emscripten
 readonly apt=$PWD/build/emscripten-apt
-readonly done_file=$root/.unpacked-$version
+# Says by which version of this script the folder was made, so that a changed one makes it anew.
+digest=$(sha256sum "tools/${0##*/}" | cut -c 1-16)
+readonly done_file=$root/.unpacked-$digest
 if [[ -e $done_file ]]; then exit 0; fi
 rm -rf "$root"
 

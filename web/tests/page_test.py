@@ -50,6 +50,13 @@ class Browser:
         self.driver = subprocess.Popen([shutil.which("chromedriver") or "chromedriver", f"--port={port}"],
                                        stdout=subprocess.DEVNULL)
         self.url = f"http://127.0.0.1:{port}"
+        try:
+            self.start_session()
+        except BaseException:
+            self.end_driver()
+            raise
+
+    def start_session(self):
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -98,8 +105,11 @@ class Browser:
         try:
             self.send("DELETE", "")
         finally:
-            self.driver.terminate()
-            self.driver.wait()
+            self.end_driver()
+
+    def end_driver(self):
+        self.driver.terminate()
+        self.driver.wait()
 
 
 def readme_example(source):
