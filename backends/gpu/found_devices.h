@@ -22,7 +22,7 @@ class FoundDevices {
 
   [[nodiscard]] const Api& api() const { return api_; }
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }
-  // Why there is no device, or not another one.
+  // Why no device, or no further device, can be used.
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
  protected:

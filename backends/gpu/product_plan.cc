@@ -93,7 +93,7 @@ Gemv GemvOf(const ProductShape& shape, const ProductStep& step, const Target& ta
   return plan;
 }
 
-// Whether the rows of weights are so few that each result has to have a workgroup: with a subgroup
+// Whether the rows of weights are so few that each result needs its own workgroup: with a subgroup
 // for each, eight rows of 12,288 columns take longer than the product that they adapt.
 bool FitsNarrow(const ProductShape& shape, const Target& target) {
   constexpr int64_t kMostResults = 64;
