@@ -13,7 +13,8 @@ namespace {
 
 // A graph takes longer to make than a step takes: it is made for steps that are repeated.
 constexpr uint64_t kExecutionsBeforeGraph = 1;
-// The compute capability from which on kernels can be launched early.
+// Code compiled for this compute capability or a later one waits for the kernel before it
+// (WAIT_FOR_LAST in dialect.cuh) and can be launched early.
 constexpr uint32_t kLaunchesEarly = 90;
 
 uint64_t ThreadsOf(const gpu::Dispatch& dispatch) {
@@ -73,7 +74,7 @@ void CudaCommands::Start(CudaDriver& driver, Launch& launch, bool early) {
 void CudaCommands::LaunchAll(CudaDriver& driver) {
   // The first one waits for everything: memory that a kernel reads early may be another step's
   // result.
-  const bool can = driver.facts().capability >= kLaunchesEarly;
+  const bool can = driver.facts().code_capability >= kLaunchesEarly;
   for (Launch& launch : launches_) Start(driver, launch, can && &launch != &launches_.front());
 }
 

@@ -102,6 +102,22 @@ TEST(CudaInstance, AllDevicesAreListed) {
 }
 
 // ---- a device -----------------------------------------------------------------------------------
+// Code compiled for the device is better than PTX, which the driver compiles.
+TEST(CudaInstance, DevicesHaveTheCapabilityOfTheirCode) {
+  FakeCuda cuda;
+  cuda.capability = SomeCapability();
+  const Instance instance(cuda.api);
+  ASSERT_THAT(instance.devices(), SizeIs(1));
+  const Facts& facts = instance.devices()[0].facts;
+  EXPECT_EQ(facts.code_capability, CapabilityOfCodeFor(facts.capability));
+  using enum Architecture::Kind;
+  const Architecture all[] = {{80, kPtx}, {90, kSpecific}, {80, kCode}};
+  EXPECT_EQ(BestFor(all, 90), 1U);
+  EXPECT_EQ(BestFor(all, 86), 2U);
+  EXPECT_EQ(BestFor(all, 100), 0U);
+  EXPECT_EQ(BestFor(all, 75), std::nullopt);
+}
+
 
 class CudaDeviceTest : public ::testing::Test {
  protected:
@@ -317,6 +333,24 @@ TEST_F(CudaStepTest, KernelsOfALevelOverlap) {
 }
 
 // Times are those of dispatches in their order.
+// The first kernel of a step waits for all before it; the others wait in their code.
+TEST_F(CudaStepTest, KernelsThatWaitAreLaunchedEarly) {
+  physical_.facts.code_capability = 90;
+  Run({.graphs = false}, false, 1);
+  ASSERT_THAT(cuda_.launched, SizeIs(2));
+  EXPECT_EQ(cuda_.launched[0].attributes, 0U);
+  EXPECT_EQ(cuda_.launched[1].attributes, 1U);
+}
+
+// PTX for an older device contains no wait, also on a device whose own code would.
+TEST_F(CudaStepTest, KernelsWithoutAWaitAreLaunchedInOrder) {
+  physical_.facts.code_capability = 80;
+  Run({.graphs = false}, false, 1);
+  ASSERT_THAT(cuda_.launched, SizeIs(2));
+  EXPECT_EQ(cuda_.launched[0].attributes, 0U);
+  EXPECT_EQ(cuda_.launched[1].attributes, 0U);
+}
+
 TEST_F(CudaStepTest, TimedKernelsKeepTheirOrder) {
   dispatches_[1].groups = {7, 1, 1};
   levels_ = {0, 0};

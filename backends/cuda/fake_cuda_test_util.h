@@ -19,7 +19,8 @@ struct FakeCuda {
   struct Launched {
     uint32_t groups[3];
     uint32_t threads;
-    uint32_t overlap;  // with the kernels before and after it
+    uint32_t overlap;     // with the kernels before and after it
+    uint32_t attributes;  // of the launch
   };
   // The answers of the functions, and the calls that they noted. Functions of CUDA have no context
   // of the caller.
@@ -167,7 +168,8 @@ struct FakeCuda {
       } else {
         now->launched.push_back({{config->gridDimX, config->gridDimY, config->gridDimZ},
                                  config->blockDimX,
-                                 *static_cast<const uint32_t*>(arguments[1])});
+                                 *static_cast<const uint32_t*>(arguments[1]),
+                                 config->numAttrs});
       }
       return CUDA_SUCCESS;
     };

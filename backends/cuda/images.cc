@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "backends/cuda/forms.h"
 
@@ -51,15 +52,15 @@ uint32_t WorthOf(const Architecture& architecture) {
   return of_kind + architecture.capability;
 }
 
-// The index of the architecture whose images are the best for a device.
-std::optional<uint32_t> BestFor(uint32_t capability) {
-  std::optional<uint32_t> best;
-  for (uint32_t i = 0; i < Header().architectures; ++i) {
-    const Architecture candidate = ArchitectureOf(i);
-    if (!candidate.RunsOn(capability)) continue;
-    if (!best || WorthOf(candidate) > WorthOf(ArchitectureOf(*best))) best = i;
-  }
-  return best;
+std::optional<size_t> BestOfAll(uint32_t capability) {
+  std::vector<Architecture> all;
+  for (uint32_t i = 0; i < Header().architectures; ++i) all.push_back(ArchitectureOf(i));
+  return BestFor(all, capability);
+}
+
+// HasCodeFor() the device.
+Architecture ArchitectureFor(uint32_t capability) {
+  return ArchitectureOf(static_cast<uint32_t>(BestOfAll(capability).value()));
 }
 
 }  // namespace
@@ -76,14 +77,26 @@ bool Architecture::RunsOn(uint32_t device_capability) const {
   return false;
 }
 
-bool HasCodeFor(uint32_t capability) { return BestFor(capability).has_value(); }
-
-bool IsPtxFor(uint32_t capability) {
-  return ArchitectureOf(BestFor(capability).value()).kind == Architecture::Kind::kPtx;
+std::optional<size_t> BestFor(std::span<const Architecture> architectures, uint32_t capability) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < architectures.size(); ++i) {
+    const Architecture& candidate = architectures[i];
+    if (!candidate.RunsOn(capability)) continue;
+    if (!best || WorthOf(candidate) > WorthOf(architectures[*best])) best = i;
+  }
+  return best;
 }
 
+bool HasCodeFor(uint32_t capability) { return BestOfAll(capability).has_value(); }
+
+bool IsPtxFor(uint32_t capability) {
+  return ArchitectureFor(capability).kind == Architecture::Kind::kPtx;
+}
+
+uint32_t CapabilityOfCodeFor(uint32_t capability) { return ArchitectureFor(capability).capability; }
+
 std::span<const std::byte> ImageOf(size_t form, uint32_t capability) {
-  const size_t index = form * Header().architectures + BestFor(capability).value();
+  const size_t index = form * Header().architectures + BestOfAll(capability).value();
   ImagePlace place{};
   std::memcpy(&place, rullama_cuda_images + sizeof(ImagesHeader) + index * sizeof(place),
               sizeof(place));

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -38,10 +39,15 @@ struct ImagePlace {
   uint64_t offset, size;  // from the beginning of the file
 };
 
+// The index of the architecture whose images are the best for a device.
+std::optional<size_t> BestFor(std::span<const Architecture> architectures, uint32_t capability);
 // Whether devices of this compute capability can run the kernels.
 bool HasCodeFor(uint32_t capability);
 // Whether the driver has to compile them for such devices. HasCodeFor() it.
 bool IsPtxFor(uint32_t capability);
+// The compute capability that the code was compiled for which such devices run: 80 where a device
+// of 9.0 runs PTX for 8.0. HasCodeFor() the device.
+uint32_t CapabilityOfCodeFor(uint32_t capability);
 // The best image of a form for a device. It ends with a zero byte. HasCodeFor() the device.
 std::span<const std::byte> ImageOf(size_t form, uint32_t capability);
 // The architectures of all images, for messages: "8.0, 9.0 and later".

@@ -14,8 +14,10 @@ namespace rullama::cuda {
 // The properties of a device that kernels depend on.
 struct Facts {
   std::string name;
-  std::string driver;           // the newest CUDA that it runs
-  uint32_t capability = 0;      // compute capability: 90 for 9.0
+  std::string driver;       // the newest CUDA that it runs
+  uint32_t capability = 0;  // compute capability: 90 for 9.0
+  // The compute capability that its kernels were compiled for; 0 if it has none.
+  uint32_t code_capability = 0;
   uint64_t memory = 0;          // bytes
   uint64_t max_allocation = 0;  // bytes
   uint32_t multiprocessors = 0;
