@@ -1,5 +1,6 @@
 #include "backends/vulkan/pipelines.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <string>
@@ -123,17 +124,24 @@ size_t Pipelines::DriverCacheSize() const {
   return result == VK_SUCCESS ? size : 0;
 }
 
-// The size of the driver's data, that data, and the shaders.
-std::vector<std::byte> Pipelines::CacheData() const {
-  size_t size = DriverCacheSize();
-  std::vector<std::byte> driver_data(size);
-  const VkResult result =
-      vkGetPipelineCacheData(driver_.handle(), cache_, &size, driver_data.data());
+// Empty if the driver has none. Without memory for it the driver would give its size again.
+std::vector<std::byte> Pipelines::DriverCache() const {
+  std::vector<std::byte> data(DriverCacheSize());
+  if (data.empty()) return data;
+  size_t size = data.size();
+  const VkResult result = vkGetPipelineCacheData(driver_.handle(), cache_, &size, data.data());
   // Incomplete if another thread has added a pipeline meanwhile.
   if (result != VK_SUCCESS && result != VK_INCOMPLETE) size = 0;
+  data.resize(std::min(size, data.size()));
+  return data;
+}
+
+// The size of the driver's data, that data, and the shaders.
+std::vector<std::byte> Pipelines::CacheData() const {
+  const std::vector<std::byte> driver_data = DriverCache();
   std::vector<std::byte> data;
-  gpu::Append(uint64_t{size}, data);
-  gpu::AppendBytes(std::span(driver_data).first(size), data);
+  gpu::Append(uint64_t{driver_data.size()}, data);
+  gpu::AppendBytes(driver_data, data);
   gpu::AppendBytes(shaders_.Save(), data);
   return data;
 }

@@ -93,6 +93,7 @@ class Pipelines {
                                                      const std::atomic<bool>& given_up);
   [[nodiscard]] VkPipelineCache NewCache(std::span<const std::byte> saved) const;
   [[nodiscard]] size_t DriverCacheSize() const;
+  [[nodiscard]] std::vector<std::byte> DriverCache() const;
   // Hands the host CacheData() if the driver's cache has grown since it did so last. A process that
   // is killed then leaves what took the driver longest.
   void KeepIfGrown();
