@@ -1,7 +1,7 @@
 // The interface of a GPU API: memory, transfers and work of one opened device. The device
 // that the host sees (device.h) is written once over it.
 //
-// Thread safety: none; used under the host's lock on the device.
+// Thread safety: none but for Compile() and Keep(); used under the host's lock on the device.
 #pragma once
 
 #include <rullama/sdk/backend.h>
@@ -11,6 +11,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -111,6 +112,17 @@ class Driver {
   // The bytes that the host is to keep. Empty: none.
   [[nodiscard]] virtual std::vector<std::byte> CacheData(const Kernels& kernels) = 0;
 
+  // Hands the host what `collect` gives, unless that is empty: several threads do so, and what is
+  // collected later is kept later. Whether nothing is left to keep. Errors: those of `collect`.
+  template <typename Collect>
+  bool Keep(const Collect& collect) const {
+    const std::string name = CacheName();
+    if (name.empty()) return true;
+    const std::scoped_lock lock(keeping_);
+    const std::vector<std::byte> data = collect();
+    return data.empty() || host_.BlobPut(name, data);
+  }
+
   // ---- work
   // Records what Submit() replays any number of times. Kernels read all that changes from memory.
   virtual std::unique_ptr<Commands> Record(const Recording& recording) = 0;
@@ -160,6 +172,7 @@ class Driver {
   AskingHost asking_;
   Target target_;
   RunningWork running_;
+  mutable std::mutex keeping_;
 };
 
 }  // namespace rullama::gpu

@@ -22,6 +22,7 @@ struct FakeHost {
   std::map<std::string, std::vector<std::byte>> blobs;
   std::vector<std::string> messages;
   bool cancelled = false;
+  bool keeps = true;  // blobs
   rl_host_v1 table{};
 
   FakeHost() {
@@ -40,6 +41,7 @@ struct FakeHost {
     };
     table.blob_put = [](void* context, rl_str key, const void* data, uint64_t size) -> int32_t {
       const auto* bytes = static_cast<const std::byte*>(data);
+      if (!static_cast<FakeHost*>(context)->keeps) return RL_UNAVAILABLE;
       static_cast<FakeHost*>(context)->blobs[{key.data, key.size}].assign(bytes, bytes + size);
       return RL_OK;
     };

@@ -33,11 +33,8 @@ KernelCache::~KernelCache() {
 
 void KernelCache::Save() noexcept {
   try {
-    const std::string name = driver_.CacheName();
-    if (name.empty()) return;
-    const std::vector<std::byte> data = driver_.CacheData(kernels_);
     // A host that keeps nothing costs the next start some time.
-    if (!data.empty()) static_cast<void>(driver_.host().BlobPut(name, data));
+    if (driver_.Keep([&] { return driver_.CacheData(kernels_); })) changed_ = false;
   } catch (const std::exception& error) {
     driver_.host().Log(RL_LOG_WARNING,
                        std::string("the compiled kernels were not saved: ") + error.what());
@@ -48,7 +45,6 @@ void KernelCache::SaveNowAndThen() noexcept {
   const auto now = std::chrono::steady_clock::now();
   if (!changed_ || now - saved_ < save_period_) return;
   Save();
-  changed_ = false;
   saved_ = now;
 }
 

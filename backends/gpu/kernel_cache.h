@@ -36,6 +36,7 @@ class KernelCache {
   JoinedKernels* Join(StepJoiner& joiner, std::span<const PipelineKey> kinds);
 
  private:
+  // Leaves changed_ as it is if the host did not keep them.
   void Save() noexcept;
   void SaveNowAndThen() noexcept;
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "backends/gpu/fake_driver_test_util.h"
@@ -82,6 +83,33 @@ TEST(KernelCache, TheHostIsHandedFewKernelsNowAndThen) {
   KernelCache kernels(driver, std::chrono::hours(1));
   kernels.Prepare(std::vector{kFirst});
   EXPECT_THAT(host.blobs["fake"], IsEmpty());
+}
+
+TEST(KernelCache, WhatTheHostDidNotKeepIsHandedToItAgain) {
+  FakeHost host;
+  FakeDriver driver(host);
+  {
+    KernelCache kernels(driver, std::chrono::milliseconds(0));
+    host.keeps = false;
+    kernels.Prepare(std::vector{kFirst, kSecond});
+    host.keeps = true;
+  }
+  EXPECT_THAT(host.blobs["fake"], SizeIs(2));
+}
+
+// A thread that joins kernels hands them to the host while another one may compile more.
+TEST(KernelCache, AnOlderCopyDoesNotReplaceANewerOne) {
+  FakeHost host;
+  const FakeDriver driver(host);
+  std::thread newer;
+  driver.Keep([&] {
+    newer = std::thread([&] { driver.Keep([] { return std::vector<std::byte>(2); }); });
+    // Long enough for the other thread, if it did not wait.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return std::vector<std::byte>(1);
+  });
+  newer.join();
+  EXPECT_THAT(host.blobs.at("fake"), SizeIs(2));
 }
 
 class WithoutCache final : public FakeDriver {

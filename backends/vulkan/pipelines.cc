@@ -148,9 +148,9 @@ std::vector<std::byte> Pipelines::CacheData() const {
 
 void Pipelines::KeepIfGrown() {
   const size_t size = DriverCacheSize();
-  if (size <= kept_size_.exchange(size)) return;
+  if (size <= kept_size_) return;
   // A host that keeps nothing costs the next start some time.
-  static_cast<void>(driver_.host().BlobPut(driver_.CacheName(), CacheData()));
+  if (driver_.Keep([&] { return CacheData(); })) kept_size_ = size;
 }
 
 std::unique_ptr<Pipeline> Pipelines::Make(const Spirv& code, std::string_view name) const {
