@@ -113,7 +113,8 @@ __forceinline__ void StageQuad(ARGS_ uint own, uint quad, float4 x) {
   const float reciprocal = most > 1e-33f ? 32512.0f * Reciprocal(most) : 0.0f;
   const int4 q = make_int4(RoundedBits(x.x, reciprocal), RoundedBits(x.y, reciprocal),
                            RoundedBits(x.z, reciprocal), RoundedBits(x.w, reciprocal));
-  int sum = q.x + q.y + q.z + q.w - 4 * kSmallBits;
+  // Four times kSmallBits are more than an int has.
+  int sum = int(uint(q.x) + uint(q.y) + uint(q.z) + uint(q.w) - 4u * kSmallBits);
   sum += ShuffleXor(sum, 1);
   sum += ShuffleXor(sum, 2);
   if (kPairs) sum += ShuffleXor(sum, 4);
