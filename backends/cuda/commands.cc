@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/forms.h"
 #include "backends/gpu/kernel_cache.h"
 #include "backends/gpu/kernel_source.h"
 

@@ -13,10 +13,6 @@
 
 namespace rullama::cuda {
 
-// The second argument of every kernel: the one before it, and the one after it, are on the same
-// level. As in dialect.cuh.
-inline constexpr uint32_t kOverlapsLast = 1, kNextOverlaps = 2;
-
 class CudaCommands final : public gpu::Commands {
  public:
   explicit CudaCommands(const gpu::Recording& recording);
@@ -32,7 +28,7 @@ class CudaCommands final : public gpu::Commands {
     std::array<uint32_t, 3> groups;
     uint32_t threads;
     uint32_t shared_bytes;
-    uint32_t overlap;  // with the kernels before and after it (commands.cc)
+    uint32_t overlap;  // with the kernels before and after it (forms.h)
     std::array<std::byte, gpu::Dispatch::kMaxBytes> arguments;
   };
 

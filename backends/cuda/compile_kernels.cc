@@ -146,6 +146,9 @@ std::vector<std::string> OptionsOf(const Form& form, const Wanted& wanted) {
     options.push_back("-D" + name + "=" + std::to_string(value) + "u");
   };
   define("CONSTANT_WORDS", kConstantWords);
+  define("OVERLAPS_LAST", kOverlapsLast);
+  define("NEXT_OVERLAPS", kNextOverlaps);
+  if (form.shared_bytes > 0) define("SHARED_BYTES", form.shared_bytes);
   if (form.most_threads > 0) define("MOST_THREADS", form.most_threads);
   if (form.open) options.emplace_back("-DOPEN");
   const auto define_all = [&](const std::vector<Constant>& constants, const std::string& prefix) {

@@ -12,6 +12,7 @@
 #include "backends/cuda/commands.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/fake_cuda_test_util.h"
+#include "backends/cuda/forms.h"
 #include "backends/cuda/images.h"
 #include "backends/cuda/instance.h"
 #include "backends/gpu/block_memory.h"
@@ -101,7 +102,6 @@ TEST(CudaInstance, AllDevicesAreListed) {
   EXPECT_THAT(instance.devices()[1].facts.driver, HasSubstr("CUDA 1"));
 }
 
-// ---- a device -----------------------------------------------------------------------------------
 // Code compiled for the device is better than PTX, which the driver compiles.
 TEST(CudaInstance, DevicesHaveTheCapabilityOfTheirCode) {
   FakeCuda cuda;
@@ -118,6 +118,7 @@ TEST(CudaInstance, DevicesHaveTheCapabilityOfTheirCode) {
   EXPECT_EQ(BestFor(all, 75), std::nullopt);
 }
 
+// ---- a device -----------------------------------------------------------------------------------
 
 class CudaDeviceTest : public ::testing::Test {
  protected:
@@ -332,7 +333,6 @@ TEST_F(CudaStepTest, KernelsOfALevelOverlap) {
   EXPECT_EQ(cuda_.launched[3].overlap, kOverlapsLast);
 }
 
-// Times are those of dispatches in their order.
 // The first kernel of a step waits for all before it; the others wait in their code.
 TEST_F(CudaStepTest, KernelsThatWaitAreLaunchedEarly) {
   physical_.facts.code_capability = 90;
@@ -351,6 +351,7 @@ TEST_F(CudaStepTest, KernelsWithoutAWaitAreLaunchedInOrder) {
   EXPECT_EQ(cuda_.launched[1].attributes, 0U);
 }
 
+// Times are those of dispatches in their order.
 TEST_F(CudaStepTest, TimedKernelsKeepTheirOrder) {
   dispatches_[1].groups = {7, 1, 1};
   levels_ = {0, 0};

@@ -54,6 +54,10 @@ size_t FindForm(const gpu::PipelineKey& key);
 // Words of the memory from which kernels read constants (dialect.cuh).
 inline constexpr size_t kConstantWords = 16;
 
+// The second argument of every kernel: the one before it, and the one after it, are on the same
+// level (dialect.cuh).
+inline constexpr uint32_t kOverlapsLast = 1, kNextOverlaps = 2;
+
 // "matvec 128 12 8 1", for messages.
 std::string TextOf(const gpu::PipelineKey& key);
 

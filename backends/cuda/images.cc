@@ -32,7 +32,7 @@ const ImagesHeader& Header() {
       throw sdk::Error(RL_INTERNAL, "the plugin's file of kernels has " +
                                         std::to_string(header.forms) + " forms, expected " +
                                         std::to_string(AllForms().size()) +
-                                        ", or is none; build it anew (cuda_kernels)");
+                                        ", or is not such a file; rebuild it (cuda_kernels)");
     }
     return header;
   }();

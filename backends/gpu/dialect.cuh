@@ -2,7 +2,8 @@
 // names mean. What follows from kernels.def is in dialect.h. Functions have no qualifiers: NVIDIA's
 // run-time compiler takes them as functions of the device (--device-as-default-execution-space).
 // Options of the compiler are C1, C2, ..., the constants that are fixed, CONSTANT_WORDS, and
-// THREADS, or MOST_THREADS if the size of a workgroup is known no sooner than it runs.
+// THREADS, or MOST_THREADS if the size of a workgroup is known no sooner than it runs; the words of
+// `overlap`, OVERLAPS_LAST and NEXT_OVERLAPS; and SHARED_BYTES if a launch gives shared memory.
 
 typedef unsigned int uint;
 typedef unsigned short ushort;
@@ -38,13 +39,12 @@ uint At(Extent e, const Step* step) { return e.constant + e.t * step->t + e.r * 
 
 // A kernel may be launched while the one before it runs (PROGRAMMATIC_STREAM_SERIALIZATION): it
 // lets the next one do the same, and waits for the one before, mostly first of all. A kernel that
-// has something to do meanwhile is an EARLY_KERNEL, which waits itself, in every block.
+// can work before its inputs exist is an EARLY_KERNEL, which waits itself, in every block.
 //
-// Kernels of one level need nothing of each other (`overlap`, words of commands.cc). The first of
-// them lets the next one start when all before the level has ended. The others do not wait for
-// their inputs, which then exist, but in the end for the one before them: so the last one ends when
-// all of them have ended, and the next level waits for it alone.
-constexpr uint kOverlapsLast = 1, kNextOverlaps = 2;
+// Kernels of one level do not depend on each other (`overlap`). The first of them lets the next one
+// start when all before the level has ended. The others do not wait for their inputs, which then
+// exist, but in the end for the one before them: so the last one ends when all of them have ended,
+// and the next level waits for it alone.
 #if __CUDA_ARCH__ >= 900
 #define LET_NEXT_START() asm volatile("griddepcontrol.launch_dependents;")
 #define WAIT_FOR_LAST() asm volatile("griddepcontrol.wait;" : : : "memory")
@@ -54,8 +54,8 @@ constexpr uint kOverlapsLast = 1, kNextOverlaps = 2;
 #endif
 #define WAIT_FOR_INPUTS()                                 \
   {                                                       \
-    if ((overlap & kOverlapsLast) == 0) WAIT_FOR_LAST();  \
-    if ((overlap & kNextOverlaps) != 0) LET_NEXT_START(); \
+    if ((overlap & OVERLAPS_LAST) == 0) WAIT_FOR_LAST();  \
+    if ((overlap & NEXT_OVERLAPS) != 0) LET_NEXT_START(); \
   }
 // Between kernels a step reads so much that nothing else stays in caches. Constants, and what
 // Prefetch() names, are asked for before the wait. Memory may change until it is read.
@@ -77,10 +77,10 @@ __forceinline__ void PrefetchAll(const void* from, uint bytes) {
   __forceinline__ void Run(const Push& push, uint overlap);                \
   extern "C" __global__ void __launch_bounds__(MOST_THREADS, LEAST_BLOCKS) \
       name(const Push push, const uint overlap) {                          \
-    if ((overlap & kNextOverlaps) == 0) LET_NEXT_START();                  \
+    if ((overlap & NEXT_OVERLAPS) == 0) LET_NEXT_START();                  \
     ASK_FOR_CONSTANTS();                                                   \
     Run(push, overlap);                                                    \
-    if ((overlap & kOverlapsLast) != 0) WAIT_FOR_LAST();                   \
+    if ((overlap & OVERLAPS_LAST) != 0) WAIT_FOR_LAST();                   \
   }                                                                        \
   __forceinline__ void Run(const Push& push, uint overlap)
 #define KERNEL(name)                                  \

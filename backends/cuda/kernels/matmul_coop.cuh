@@ -41,9 +41,10 @@
 #define kMayBeHalf kHalfWeights
 #endif
 
-// What two steps need (CoopBytes in forms.cc).
+// Two steps, as CoopBytes() of forms.cc has it.
 extern __shared__ uint4 tiles[];
 __forceinline__ uint4* TileOf(uint step) { return tiles + step % 2 * kStepVectors; }
+static_assert(SHARED_BYTES == 2 * kStepVectors * sizeof(uint4), "a launch gives other memory");
 
 // A piece of a row of weights on its way.
 union Piece {
