@@ -289,6 +289,39 @@ Case DecodeCase(const Decode& d, uint64_t seed) {
                                                     : ToleranceClass::kHalf);
 }
 
+// What an adapter adds to a product: one of few terms and the sum with the base, or what a geglu
+// makes of that.
+Case LowRankCase(uint64_t seed, int64_t rank, int64_t rows, bool gated) {
+  constexpr int64_t kColumns = 67;
+  CaseBuilder b(seed, rows);
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, rank}));
+  const ValueId given = b.Floats("given", F({kT, kColumns}));
+  const ValueId gate = gated ? b.Floats("gate", F({kT, kColumns})) : kNoValue;
+  // The memory of a value that no later op reads may become that of a result.
+  const ValueId base = g.Add(ops::Affine{.x = given, .scale = 2, .bias = 1}, "base");
+  const ValueId delta =
+      g.Add(ops::Linear(x, Matrix(b, "weight", DType::kF32, kColumns, rank)), "delta");
+  const ValueId sum = g.Add(ops::Sum(base, delta), "sum");
+  b.Output(gated ? g.Add(ops::GeGlu{.gate = gate, .up = sum}, "gated") : sum);
+  return std::move(b).Finish(ToleranceClass::kComposite);
+}
+
+// Terms in whole vectors and others, up to those of the largest product with a kernel of its own
+// and beyond; rows that fill the blocks of that kernel and others. Plans are for
+// CaseBuilder::kSpareRows more: five rows are the most that have a plan of few rows.
+void AddLowRank(std::vector<CaseSpec>& cases) {
+  for (const bool gated : {false, true}) {
+    for (const int64_t rank : {1, 3, 4, 8, 63, 64, 65}) {
+      for (const int64_t rows : {1, 5, 7, 8, 9, 17}) {
+        cases.push_back({fmt::format("low_rank{}_r{}_t{}", gated ? "_geglu" : "", rank, rows),
+                         OpKind::kBinary,
+                         [=](uint64_t seed) { return LowRankCase(seed, rank, rows, gated); }});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<CaseSpec> NeighbourCases() {
@@ -323,6 +356,7 @@ std::vector<CaseSpec> NeighbourCases() {
     cases.push_back({fmt::format("heads_middle{}", half ? "_f16" : ""), OpKind::kRope,
                      [=](uint64_t seed) { return NormedHeads(seed, 72, true, half, 7); }});
   }
+  AddLowRank(cases);
   for (const Decode& decode : kDecodes) {
     cases.push_back({fmt::format("decode_{}", decode.name), OpKind::kAttention,
                      [&decode](uint64_t seed) { return DecodeCase(decode, seed); }});
