@@ -313,6 +313,7 @@ TEST(Manifest, OneThatCannotBeUnderstoodIsRefused) {
     const char* error;
   } rows[] = {{"", "is not valid JSON (byte 1)"},
               {"[]", "is not a JSON object"},
+              {R"({"refusals": [1]})", "'refusals' has to be a list of texts"},
               {R"({"skip": []})", "unknown key 'skip'"}};
   for (const auto& row : rows) {
     const RunResult run = RunWrong(
@@ -339,6 +340,19 @@ TEST(Manifest, TheMatrixMayListRefusedOps) {
   const RunResult parts =
       RunWrong("refuses_all", {"--filter", "Decomposed.softcap/n1", "--manifest", file});
   EXPECT_EQ(parts.exit_code, kTestFailed) << parts.out << parts.err;
+}
+
+TEST(Manifest, ARefusalMayHaveAKnownText) {
+  const auto run = [](std::string_view text) {
+    const nlohmann::json manifest = {{"unsupported", nlohmann::json::array()},
+                                     {"refusals", {"another one", text}}};
+    return RunWrong("refuses_all", {"--filter", "Decomposed.softcap/n1", "--manifest",
+                                    TemporaryFile("manifest.json", manifest.dump())});
+  };
+  const RunResult known = run("*is refused without a reason");
+  EXPECT_EQ(known.exit_code, 0) << known.out << known.err;
+  EXPECT_THAT(known.out, HasSubstr("1 unsupported"));
+  EXPECT_EQ(run("*has no kernels*").exit_code, kTestFailed);
 }
 
 TEST(Conformance, AFailureWhileRunningNamesTheOp) {

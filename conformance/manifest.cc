@@ -1,5 +1,6 @@
 #include "conformance/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -35,6 +36,16 @@ std::optional<std::vector<Manifest::Entry>> EntriesFrom(const Json& list) {
   return entries;
 }
 
+std::optional<std::vector<std::string>> TextsFrom(const Json& list) {
+  std::vector<std::string> texts;
+  if (!list.is_array()) return std::nullopt;
+  for (const Json& item : list) {
+    if (!item.is_string()) return std::nullopt;
+    texts.push_back(item);
+  }
+  return texts;
+}
+
 Result<Manifest> LoadFile(const std::filesystem::path& path) {
   const auto file = MmapFile::Open(path);
   if (!file) return tl::unexpected(file.error());
@@ -59,6 +70,12 @@ Result<Manifest> LoadFile(const std::filesystem::path& path) {
             ManifestError(path, fmt::format("'{}' has to be true or false", key)));
       }
       manifest.matrix_lists_refused_ops = value.get<bool>();
+    } else if (key == "refusals") {
+      auto texts = TextsFrom(value);
+      if (!texts) {
+        return tl::unexpected(ManifestError(path, "'refusals' has to be a list of texts"));
+      }
+      manifest.refusals = *std::move(texts);
     } else if (key == "unsupported" || key == "expected_failure") {
       auto entries = EntriesFrom(value);
       if (!entries) {
@@ -71,7 +88,8 @@ Result<Manifest> LoadFile(const std::filesystem::path& path) {
     } else {
       return tl::unexpected(
           ManifestError(path, fmt::format("unknown key '{}'; known are activations, unsupported, "
-                                          "expected_failure and matrix_lists_refused_ops",
+                                          "refusals, expected_failure and "
+                                          "matrix_lists_refused_ops",
                                           key)));
     }
   }
@@ -101,6 +119,11 @@ const Manifest::Entry* FindEntry(const std::vector<Manifest::Entry>& entries,
     if (MatchesGlob(entry.test, test)) return &entry;
   }
   return nullptr;
+}
+
+bool MayRefuse(const Manifest& manifest, std::string_view text) {
+  return std::ranges::any_of(
+      manifest.refusals, [&](const std::string& pattern) { return MatchesGlob(pattern, text); });
 }
 
 bool MatchesGlob(std::string_view pattern, std::string_view text) {

@@ -8,6 +8,8 @@
 // If the key "unsupported" exists, it is complete: a test outside it that the plugin refuses fails.
 // A plugin under development leaves the key out. With {"matrix_lists_refused_ops": true} the tests
 // Op.* need no entry there, since a page with the output of --matrix is compared with the plugin.
+// Nor does a test that the plugin refuses with a text of {"refusals": ["*has no kernels*"]}, as
+// builds of a plugin do that lack something.
 //
 // Value type. Errors: conformance.manifest, and those of MmapFile::Open.
 #pragma once
@@ -31,6 +33,7 @@ struct Manifest {
   std::vector<Entry> unsupported;
   bool names_all_unsupported = false;
   bool matrix_lists_refused_ops = false;
+  std::vector<std::string> refusals;  // texts, with * for any text
   std::vector<Entry> expected_failure;
 
   // An empty path gives an empty manifest. `activations` overrides what the file says, unless
@@ -41,6 +44,9 @@ struct Manifest {
 // The first entry whose pattern matches, or null.
 const Manifest::Entry* FindEntry(const std::vector<Manifest::Entry>& entries,
                                  std::string_view test);
+
+// Whether the manifest allows a plugin to refuse any test with this text.
+bool MayRefuse(const Manifest& manifest, std::string_view text);
 
 // Whether `text` matches `pattern`, in which * stands for any text.
 bool MatchesGlob(std::string_view pattern, std::string_view text);

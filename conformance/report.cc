@@ -34,7 +34,8 @@ void Report::End(std::string_view test, Verdict verdict, const std::string& text
     return Add(test, "failed",
                "the manifest says it is unsupported, and the plugin runs it; remove the entry");
   }
-  const bool listed = manifest_.matrix_lists_refused_ops && test.starts_with("Op.");
+  const bool listed =
+      (manifest_.matrix_lists_refused_ops && test.starts_with("Op.")) || MayRefuse(manifest_, text);
   if (unsupported && refused == nullptr && manifest_.names_all_unsupported && !listed) {
     return Add(test, "failed",
                fmt::format("the plugin refuses it ({}), and the manifest does not name it as "

@@ -105,6 +105,7 @@ std::string RefuseWeights(const sdk::GraphView& graph, const rl_op& op, const De
   if (reason.empty()) reason = sdk::RefuseWeights(graph, op, IsMatrixType);
   if (!reason.empty() || limits.has_kernels_for == nullptr) return reason;
   reason = sdk::RefuseWeights(graph, op, limits.has_kernels_for);
+  // conformance.json knows this text.
   return reason.empty() ? "" : reason + ", for which this build of the plugin has no kernels";
 }
 
