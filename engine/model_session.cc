@@ -179,8 +179,8 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
   if (assistant != nullptr) {
     weight_source_->AddFile(std::string(assistant->tensor_prefix()), *options.assistant->file);
-    std::ranges::move(assistant->MakeConstants(*options.assistant->file),
-                      std::back_inserter(program.constants));
+    RL_ASSIGN_OR_RETURN(auto constants, assistant->MakeConstants(*options.assistant->file));
+    std::ranges::move(constants, std::back_inserter(program.constants));
   }
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/gguf/dequantize.h"
+#include "core/gguf/loaded_tensor.h"
 
 namespace rullama {
 namespace {
@@ -38,18 +39,16 @@ void Count(float value, uint64_t element, float most, TensorNumbers& numbers) {
 
 Result<TensorNumbers> NumbersOf(const GgufFile& file, const TensorInfo& tensor) {
   RL_RETURN_IF_ERROR(file.CheckUnchanged());
-  const std::span<const std::byte> data = file.data(tensor);
   const float most =
       tensor.name == kRopeFactors ? std::numeric_limits<float>::max() : kLargestUsualWeight;
   TensorNumbers numbers;
   std::vector<float> values;
   for (uint64_t first = 0; first < tensor.elements(); first += kPieceValues) {
     values.resize(static_cast<size_t>(std::min(kPieceValues, tensor.elements() - first)));
-    RL_RETURN_IF_ERROR(
-        Dequantize(tensor.dtype,
-                   data.subspan(static_cast<size_t>(RowBytes(tensor.dtype, first)),
-                                static_cast<size_t>(RowBytes(tensor.dtype, values.size()))),
-                   values));
+    RL_ASSIGN_OR_RETURN(const LoadedTensor piece,
+                        LoadedTensor::Load(file, tensor, RowBytes(tensor.dtype, first),
+                                           RowBytes(tensor.dtype, values.size())));
+    RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, piece.bytes(), values));
     for (size_t i = 0; i < values.size(); ++i) Count(values[i], first + i, most, numbers);
   }
   return numbers;

@@ -228,15 +228,14 @@ Result<rl_weight*> DeviceResources::FindOrLoadWeight(int device, const Value& co
   RL_ASSIGN_OR_RETURN(const auto bytes, weights_.Bytes(constant));
   const WeightDesc desc = DescribeWeight(constant, bytes);
   Device& owner = this->device(device);
-  RL_ASSIGN_OR_RETURN(const WeightLayout layout, owner.LayoutWeight(desc));
-  RL_ASSIGN_OR_RETURN(DeviceWeight weight, owner.CreateWeight(desc));
-  bytes_.weights += layout.bytes;
-  if (layout.in_place) {
-    bytes_.weights_in_file += desc.data.size();
-  } else {
-    weights_.Release(desc.data);
-  }
-  return weight_handles_.emplace(key, std::move(weight)).first->second.get();
+  const auto layout = owner.LayoutWeight(desc);
+  auto weight =
+      layout ? owner.CreateWeight(desc) : Result<DeviceWeight>(tl::unexpected(layout.error()));
+  if (!weight || !layout->in_place) weights_.Release(desc.data);
+  if (!weight) return tl::unexpected(std::move(weight).error());
+  bytes_.weights += layout->bytes;
+  if (layout->in_place) bytes_.weights_in_file += desc.data.size();
+  return weight_handles_.emplace(key, *std::move(weight)).first->second.get();
 }
 
 Result<const DeviceBuffer*> DeviceResources::CreateIo(int device, uint64_t bytes) {

@@ -61,7 +61,8 @@ class Assistant {
   // Begins the names of the graph's constants that are tensors of the assistant's file.
   [[nodiscard]] virtual std::string_view tensor_prefix() const = 0;
   // The constants of the graph that are made of tensors of `file`, from which this was read.
-  [[nodiscard]] virtual std::vector<SyntheticConstant> MakeConstants(
+  // Errors: those of GgufFile::Load.
+  [[nodiscard]] virtual Result<std::vector<SyntheticConstant>> MakeConstants(
       const GgufFile& file) const = 0;
 
  protected:

@@ -10,6 +10,7 @@
 
 #include "core/gguf/dequantize.h"
 #include "core/gguf/gguf_writer.h"
+#include "core/gguf/loaded_tensor.h"
 #include "core/gguf/quantize.h"
 
 namespace rullama {
@@ -115,7 +116,7 @@ class Merger {
       RL_RETURN_IF_ERROR(CheckNotCancelled());
       const auto found = deltas_.find(tensor.name);
       if (found == deltas_.end()) {
-        if (output != nullptr) RL_RETURN_IF_ERROR(output->Append(input_.data(tensor)));
+        if (output != nullptr) RL_RETURN_IF_ERROR(Copy(tensor, *output));
         Progress(tensor.elements());
       } else {
         RL_RETURN_IF_ERROR(WriteMerged(tensor, found->second, output));
@@ -125,6 +126,11 @@ class Merger {
   }
 
  private:
+  Status Copy(const TensorInfo& tensor, GgufOutput& output) const {
+    RL_ASSIGN_OR_RETURN(const LoadedTensor loaded, LoadedTensor::Load(input_, tensor));
+    return output.Append(loaded.bytes());
+  }
+
   Status WriteMerged(const TensorInfo& tensor, const Deltas& deltas, GgufOutput* output) {
     const uint64_t rows = RowsOf(tensor);
     const uint64_t most = std::max<uint64_t>(1, kPieceValues / tensor.dims[0]);
@@ -152,6 +158,9 @@ class Merger {
     const auto workers = std::min(static_cast<uint64_t>(std::max(1, options_.threads)), count);
     std::vector<Status> results(static_cast<size_t>(workers));
     std::vector<Squares> of_row(static_cast<size_t>(count));
+    const uint64_t row_bytes = RowBytes(tensor.dtype, tensor.dims[0]);
+    RL_ASSIGN_OR_RETURN(const LoadedTensor source,
+                        LoadedTensor::Load(input_, tensor, first * row_bytes, count * row_bytes));
     {
       std::vector<std::jthread> threads;
       threads.reserve(static_cast<size_t>(workers));
@@ -159,8 +168,10 @@ class Merger {
         threads.emplace_back([&, worker] {
           for (uint64_t row = count * worker / workers; row < count * (worker + 1) / workers;
                ++row) {
+            const auto blocks = source.bytes().subspan(static_cast<size_t>(row * row_bytes),
+                                                       static_cast<size_t>(row_bytes));
             results[static_cast<size_t>(worker)] =
-                MergeRow(tensor, deltas, first, row, of_row[static_cast<size_t>(row)]);
+                MergeRow(tensor, blocks, deltas, first, row, of_row[static_cast<size_t>(row)]);
             if (!results[static_cast<size_t>(worker)]) return;
           }
         });
@@ -172,17 +183,12 @@ class Merger {
     return OkStatus();
   }
 
-  // Merges row first + `row` of the tensor into row `row` of piece_.
-  Status MergeRow(const TensorInfo& tensor, const Deltas& deltas, uint64_t first, uint64_t row,
-                  Squares& squares) {
+  // Merges row first + `row` of the tensor, of these blocks, into row `row` of piece_.
+  Status MergeRow(const TensorInfo& tensor, std::span<const std::byte> blocks, const Deltas& deltas,
+                  uint64_t first, uint64_t row, Squares& squares) {
     const uint64_t width = tensor.dims[0];
-    const uint64_t source_bytes = RowBytes(tensor.dtype, width);
     std::vector<float> values(static_cast<size_t>(width));
-    RL_RETURN_IF_ERROR(
-        Dequantize(tensor.dtype,
-                   input_.data(tensor).subspan(static_cast<size_t>((first + row) * source_bytes),
-                                               static_cast<size_t>(source_bytes)),
-                   values));
+    RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, blocks, values));
     std::vector<float> added(static_cast<size_t>(width), 0);
     for (const Delta& delta : deltas) AddRow(delta, first + row, added);
     for (size_t i = 0; i < width; ++i) values[i] += added[i];

@@ -11,6 +11,7 @@
 #include "core/base/mmap_file.h"
 #include "core/base/printable.h"
 #include "core/gguf/gguf.h"
+#include "core/gguf/loaded_tensor.h"
 
 namespace rullama {
 namespace {
@@ -68,7 +69,8 @@ Result<std::vector<float>> FloatsOf(const GgufFile& file, const TensorInfo& tens
   if (tensor.dtype != DType::kF32) {
     return Damaged("'{}' is {}, not f32", tensor.name, NameOf(tensor.dtype));
   }
-  return FloatsOf(file.data(tensor));
+  RL_ASSIGN_OR_RETURN(const LoadedTensor loaded, LoadedTensor::Load(file, tensor));
+  return FloatsOf(loaded.bytes());
 }
 
 // The mean squares of a matrix: its sums over the number of activations, which each expert has.

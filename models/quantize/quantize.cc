@@ -9,6 +9,7 @@
 
 #include "core/gguf/dequantize.h"
 #include "core/gguf/gguf_writer.h"
+#include "core/gguf/loaded_tensor.h"
 #include "core/gguf/quantize.h"
 
 namespace rullama {
@@ -149,15 +150,15 @@ class Quantizer {
     const uint64_t elements = tensor.elements();
     for (uint64_t first = 0; first < elements; first += kPieceValues) {
       const uint64_t count = std::min(kPieceValues, elements - first);
-      const auto source =
-          input_.data(tensor).subspan(static_cast<size_t>(RowBytes(tensor.dtype, first)),
-                                      static_cast<size_t>(RowBytes(tensor.dtype, count)));
       RL_RETURN_IF_ERROR(CheckNotCancelled());
+      RL_ASSIGN_OR_RETURN(const LoadedTensor source,
+                          LoadedTensor::Load(input_, tensor, RowBytes(tensor.dtype, first),
+                                             RowBytes(tensor.dtype, count)));
       if (type == tensor.dtype) {
-        RL_RETURN_IF_ERROR(output.Append(source));
+        RL_RETURN_IF_ERROR(output.Append(source.bytes()));
       } else {
         piece_.resize(static_cast<size_t>(RowBytes(type, count)));
-        RL_RETURN_IF_ERROR(ConvertPiece(conversion, first, count));
+        RL_RETURN_IF_ERROR(ConvertPiece(conversion, source.bytes(), first, count));
         RL_RETURN_IF_ERROR(output.Append(piece_));
       }
       done_ += count;
@@ -166,8 +167,10 @@ class Quantizer {
     return OkStatus();
   }
 
-  // Converts into piece_, with all threads. Returns the error that comes first in the tensor.
-  Status ConvertPiece(const Conversion& conversion, uint64_t first, uint64_t count) {
+  // Converts the blocks of `count` values into piece_, with all threads. Returns the error that
+  // comes first in the tensor.
+  Status ConvertPiece(const Conversion& conversion, std::span<const std::byte> blocks,
+                      uint64_t first, uint64_t count) {
     const uint64_t slices = (count + kSliceValues - 1) / kSliceValues;
     const auto workers = std::min(static_cast<uint64_t>(std::max(1, options_.threads)), slices);
     std::vector<Status> results(static_cast<size_t>(workers));
@@ -179,8 +182,8 @@ class Quantizer {
         threads.emplace_back([&, worker] {
           const uint64_t begin = slices * worker / workers * kSliceValues;
           const uint64_t end = std::min(slices * (worker + 1) / workers * kSliceValues, count);
-          results[static_cast<size_t>(worker)] =
-              ConvertRange(conversion, first, begin, end, errors[static_cast<size_t>(worker)]);
+          results[static_cast<size_t>(worker)] = ConvertRange(conversion, blocks, first, begin, end,
+                                                              errors[static_cast<size_t>(worker)]);
         });
       }
     }
@@ -189,9 +192,10 @@ class Quantizer {
     return OkStatus();
   }
 
-  // Values [begin, end) of the piece that starts with value `first` of the tensor.
-  Status ConvertRange(const Conversion& conversion, uint64_t first, uint64_t begin, uint64_t end,
-                      SquaredError& error) {
+  // Values [begin, end) of the piece that starts with value `first` of the tensor and has these
+  // blocks.
+  Status ConvertRange(const Conversion& conversion, std::span<const std::byte> blocks,
+                      uint64_t first, uint64_t begin, uint64_t end, SquaredError& error) {
     const TensorInfo& tensor = conversion.tensor;
     const DType type = conversion.type;
     std::vector<float> values, importance;
@@ -199,8 +203,8 @@ class Quantizer {
       RL_RETURN_IF_ERROR(CheckNotCancelled());
       values.resize(static_cast<size_t>(std::min(kSliceValues, end - at)));
       const auto source =
-          input_.data(tensor).subspan(static_cast<size_t>(RowBytes(tensor.dtype, first + at)),
-                                      static_cast<size_t>(RowBytes(tensor.dtype, values.size())));
+          blocks.subspan(static_cast<size_t>(RowBytes(tensor.dtype, at)),
+                         static_cast<size_t>(RowBytes(tensor.dtype, values.size())));
       RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, source, values));
       const auto target =
           std::span(piece_).subspan(static_cast<size_t>(RowBytes(type, at)),

@@ -62,7 +62,7 @@ class Pair {
     AddOutputs(program.graphs[graphs_.drafts->Of(kDraft).graph.index].graph);
     loaded_->AddConstants(std::move(program.constants));
     loaded_->weights->AddFile(std::string(assistant_->tensor_prefix()), drafter_file_);
-    std::vector<SyntheticConstant> constants = assistant_->MakeConstants(drafter_file_);
+    std::vector<SyntheticConstant> constants = Must(assistant_->MakeConstants(drafter_file_));
     for (const SyntheticConstant& constant : constants) {
       if (constant.name != gemma4::kClusteredTokens) continue;
       ordering_.resize(constant.bytes.size() / sizeof(int32_t));

@@ -5,6 +5,7 @@
 #include "core/base/printable.h"
 #include "core/gguf/dequantize.h"
 #include "core/gguf/gguf.h"
+#include "core/gguf/loaded_tensor.h"
 #include "models/common/adapters/adapter_builder.h"
 
 namespace rullama::adapters {
@@ -19,10 +20,9 @@ Status CheckKey(const GgufFile& file, std::string_view key, std::string_view exp
 }
 
 Result<std::vector<float>> ValuesOf(const GgufFile& file, const TensorInfo& tensor) {
-  RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(tensor));
+  RL_ASSIGN_OR_RETURN(const LoadedTensor loaded, LoadedTensor::Load(file, tensor));
   std::vector<float> values(static_cast<size_t>(tensor.elements()));
-  RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, bytes, values));
-  file.Release(bytes);
+  RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, loaded.bytes(), values));
   return values;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/gguf/loaded_tensor.h"
 #include "models/gemma4/drafter/drafter_file.h"
 #include "models/gemma4/drafter/drafter_graph.h"
 #include "models/gemma4/drafter/partner.h"
@@ -37,14 +38,18 @@ class Gemma4Assistant final : public Assistant {
 
   [[nodiscard]] std::string_view tensor_prefix() const override { return kDrafterPrefix; }
 
-  [[nodiscard]] std::vector<SyntheticConstant> MakeConstants(const GgufFile& file) const override {
-    if (!config_.ordered) return {};
+  [[nodiscard]] Result<std::vector<SyntheticConstant>> MakeConstants(
+      const GgufFile& file) const override {
+    if (!config_.ordered) return std::vector<SyntheticConstant>();
     const OrderedHead& head = *config_.ordered;
     const int64_t size = head.cluster_size();
     const WeightBinding& rows = HeadOf(file_weights_);
-    return {Constant(kClusteredHead, {rows.dtype, {head.clusters, size, config_.network.width}},
-                     RowsInOrder(file.data(*file.FindTensor(rows.tensor)))),
-            Constant(kClusteredTokens, {DType::kI32, {head.clusters, size}}, head.ordering)};
+    RL_ASSIGN_OR_RETURN(const LoadedTensor loaded,
+                        LoadedTensor::Load(file, *file.FindTensor(rows.tensor)));
+    return std::vector<SyntheticConstant>{
+        Constant(kClusteredHead, {rows.dtype, {head.clusters, size, config_.network.width}},
+                 RowsInOrder(loaded.bytes())),
+        Constant(kClusteredTokens, {DType::kI32, {head.clusters, size}}, head.ordering)};
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error_of.h"
+#include "core/gguf/loaded_tensor.h"
 #include "models/common/graph/hparams.h"
 #include "models/gemma4/graph/layer_metadata.h"
 
@@ -71,14 +72,14 @@ Status ReadKvHeads(const GgufFile& file, DrafterConfig& config) {
 
 Result<std::vector<int64_t>> ReadIds(const GgufFile& file, const TensorInfo& tensor) {
   std::vector<int64_t> ids;
-  RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(tensor));
+  RL_ASSIGN_OR_RETURN(const LoadedTensor loaded, LoadedTensor::Load(file, tensor));
   if (tensor.dtype == DType::kI32) {
-    const GgufNumbers<int32_t> stored(bytes);
+    const GgufNumbers<int32_t> stored(loaded.bytes());
     for (size_t i = 0; i < stored.size(); ++i) ids.push_back(stored[i]);
     return ids;
   }
   if (tensor.dtype == DType::kI64) {
-    const GgufNumbers<int64_t> stored(bytes);
+    const GgufNumbers<int64_t> stored(loaded.bytes());
     for (size_t i = 0; i < stored.size(); ++i) ids.push_back(stored[i]);
     return ids;
   }
