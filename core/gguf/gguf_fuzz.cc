@@ -1,10 +1,14 @@
-// Any bytes give a result or an error; a file that parses can be read everywhere and written again.
+// Any bytes give a result or an error, in memory and read by ranges alike; a file that parses can
+// be read everywhere and written again.
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/range_reader.h"
 #include "core/gguf/dequantize.h"
 #include "core/gguf/gguf.h"
 #include "core/gguf/gguf_writer.h"
@@ -54,6 +58,25 @@ uint64_t UseTensors(const GgufFile& file) {
   return sum;
 }
 
+// The input as a file that is read by ranges.
+class InputReader final : public RangeReader {
+ public:
+  explicit InputReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  [[nodiscard]] uint64_t size() const override { return bytes_.size(); }
+  [[nodiscard]] const std::string& path() const override { return path_; }
+  [[nodiscard]] Status Read(uint64_t offset, std::span<std::byte> to) const override {
+    RL_CHECK(offset <= bytes_.size() && to.size() <= bytes_.size() - offset);
+    std::ranges::copy(bytes_.subspan(static_cast<size_t>(offset), to.size()), to.begin());
+    return OkStatus();
+  }
+  [[nodiscard]] Status CheckUnchanged() const override { return OkStatus(); }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::string path_ = "input";
+};
+
 void CheckRoundTrip(const GgufFile& file) {
   GgufWriter writer;
   for (const GgufEntry& entry : file.metadata()) {
@@ -89,11 +112,15 @@ void CheckRoundTrip(const GgufFile& file) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   const auto file = rullama::GgufFile::Parse(bytes);
+  const auto read = rullama::GgufFile::Read(std::make_unique<rullama::InputReader>(bytes));
   if (!file) {
     RL_CHECK(!file.error().id.empty() && !file.error().message.empty());
+    RL_CHECK(!read && read.error().id == file.error().id);
     return 0;
   }
   const uint64_t sum = rullama::UseMetadata(*file) + rullama::UseTensors(*file);
+  RL_CHECK(read.has_value());
+  RL_CHECK(rullama::UseMetadata(*read) + rullama::UseTensors(*read) == sum);
   RL_CHECK(sum > 0 || file->metadata().empty());
   rullama::CheckRoundTrip(*file);
   return 0;
