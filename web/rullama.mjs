@@ -25,7 +25,10 @@ class Engine {
   constructor() {
     this.#worker = new Worker(new URL("./rullama_worker.mjs", import.meta.url), { type: "module" });
     this.#worker.onmessage = ({ data }) => this.#receive(data);
-    this.#worker.onerror = (event) => this.#fail("run.exception", 1, event.message || "the worker could not be started");
+    this.#worker.onerror = (event) => {
+      this.#worker.terminate();
+      this.#fail("run.exception", 1, event.message || "the worker could not be started");
+    };
   }
 
   #receive({ id, event, value, error }) {
@@ -142,11 +145,18 @@ export class Rullama {
     if (!inPlace && !(source instanceof ArrayBuffer) && !ArrayBuffer.isView(source)) {
       throw new TypeError("a model is a File, a Blob or its bytes");
     }
-    const bytes = ArrayBuffer.isView(source)
-      ? source.buffer.slice(source.byteOffset, source.byteOffset + source.byteLength) : source;
+    if (!globalThis.crossOriginIsolated) {
+      throw new RullamaError({ id: "run.exception", kind: 1, message: "the page has no shared memory, which threads " +
+        "need; serve it with the headers Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: " +
+        "require-corp, from https: or from 127.0.0.1" });
+    }
+    // The bytes of a view are copied here, those of a buffer by sending them.
+    const view = ArrayBuffer.isView(source)
+      ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice().buffer : null;
     const engine = new Engine();
     try {
-      const opened = engine.send({ call: { call: "open", settings }, source: bytes });
+      const opened = engine.send({ call: { call: "open", settings }, source: view ?? source },
+        { transfer: view === null ? [] : [view] });
       return new Model(engine, await opened.promise);
     } catch (error) {
       engine.end();
