@@ -10,21 +10,28 @@
 //   detokenize  {engine, ids}                                    a text
 //   embed       {engine, text, task, dimensions}                 a list of numbers
 //   submit      {engine, request}                                {generation, prompt_tokens}
-//   next        {generation}                                     an event; null after the last one
+//   next        {generation}                                     the events since the last call;
+//   none
+//                                                                while there are none yet, null
+//                                                                after the last one
 //   cancel      {generation}                                     null; it ends within a step
-//   finish      {generation}                                     the whole answer; frees it
+//   finish      {generation}                                     the whole answer; ends and frees
+//   it
 //
 // `request` has the members of Request by their names: messages, tools, json_schema (as JSON
 // values), prompt, thinking, max_tokens, stop, and the settings of the sampler. `media` is a list
-// of {kind: "picture" or "sound", path}.
+// of {kind: "picture" or "sound", path}. Other members than these are errors.
 //
-// Thread safety: one thread at a time. `open`, `embed` and `next` block.
+// Thread safety: one thread at a time; Cancel() from any thread. `open` and `embed` block, `finish`
+// blocks for one step at most. A thread of its own reads each answer, so that one whose events
+// nobody asks for does not hold up the others.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,18 +43,26 @@ namespace rullama::web {
 class Calls {
  public:
   // `log` receives the warnings and notes of engines.
-  explicit Calls(std::function<void(LogLevel, std::string_view)> log) : log_(std::move(log)) {}
+  explicit Calls(std::function<void(LogLevel, std::string_view)> log);
 
-  // Never fails otherwise than by its answer.
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+  ~Calls();
+
+  // Reports every failure in its answer. Throws std::bad_alloc if there is no memory for that.
   std::string Run(std::string_view call);
+  // The call `cancel`, while another one runs. Nothing for an answer that has been finished.
+  void Cancel(int64_t generation);
 
  private:
+  class Reader;  // of one answer
   struct Handlers;
   friend struct Handlers;
 
   std::function<void(LogLevel, std::string_view)> log_;
   std::map<int64_t, std::shared_ptr<Engine>> engines_;
-  std::map<int64_t, Generation> generations_;
+  std::mutex mutex_;  // guards the map, which Run() alone changes
+  std::map<int64_t, std::unique_ptr<Reader>> generations_;
   int64_t next_handle_ = 1;
 };
 

@@ -1,14 +1,16 @@
 // The entry of the WebAssembly module: calls.h for JavaScript.
 //
 // Calls run on a thread of their own, one after the other: the thread of JavaScript, on which files
-// are read and workers start, must not wait for them.
+// are read and workers start, must not wait for them. To cancel an answer waits for no call.
 #include <emscripten/emscripten.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -38,6 +40,8 @@ class CallThread {
     added_.notify_one();
   }
 
+  void Cancel(int64_t generation) { calls_.Cancel(generation); }
+
  private:
   void Loop() {
     for (;;) {
@@ -46,7 +50,16 @@ class CallThread {
       const auto [id, call] = std::move(posted_.front());
       posted_.pop_front();
       lock.unlock();
-      rullama_answer(id, strdup(calls_.Run(call).c_str()));
+      rullama_answer(id, AnswerTo(call));
+    }
+  }
+
+  // Null if there is no memory for it.
+  char* AnswerTo(const std::string& call) {
+    try {
+      return strdup(calls_.Run(call).c_str());
+    } catch (const std::bad_alloc&) {
+      return nullptr;
     }
   }
 
@@ -57,12 +70,21 @@ class CallThread {
   std::thread thread_;
 };
 
+// Lives until the worker ends, as its thread does.
+CallThread& Thread() {
+  static auto* const kThread = new CallThread;
+  return *kThread;
+}
+
 }  // namespace
 }  // namespace rullama::web
 
 // Module.onAnswer(id, answer) is called when the call has ended.
 extern "C" EMSCRIPTEN_KEEPALIVE void rullama_post(int id, const char* call) {
-  // Lives until the worker ends, as its thread does.
-  static auto* const kThread = new rullama::web::CallThread;
-  kThread->Post(id, call);
+  rullama::web::Thread().Post(id, call);
+}
+
+// `generation`: the handle of an answer, which JavaScript has as a number.
+extern "C" EMSCRIPTEN_KEEPALIVE void rullama_cancel(double generation) {
+  rullama::web::Thread().Cancel(static_cast<int64_t>(generation));
 }

@@ -7,7 +7,9 @@ import createModule from "./rullama_module.mjs";
 
 const waiting = new Map();
 const ready = createModule({ onAnswer: receive });
-const cancelled = new Set();
+// By the ids of messages: {generation, cancelled} of answers that are being made. `generation` is null before its start.
+const running = new Map();
+const POLL_MILLISECONDS = 2;  // between questions for events of an answer that has none yet
 let lastCall = 0;
 let models = 0;
 
@@ -58,19 +60,35 @@ async function open(call, source) {
 }
 
 async function generate(id, { engine, request }) {
-  const { generation } = await run({ call: "submit", engine, request });
+  const state = { generation: null, cancelled: false };
+  running.set(id, state);
   try {
-    for (;;) {
-      const event = await run({ call: "next", generation });
-      if (event === null) break;
-      postMessage({ id, event });
-      if (cancelled.delete(id)) await run({ call: "cancel", generation });
+    const { generation } = await run({ call: "submit", engine, request });
+    state.generation = generation;
+    if (state.cancelled) await cancel(id);
+    try {
+      for (;;) {
+        const events = await run({ call: "next", generation });
+        if (events === null) break;
+        for (const event of events) postMessage({ id, event });
+        if (events.length === 0) await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+      }
+    } catch (error) {
+      await run({ call: "finish", generation });
+      throw error;
     }
-  } catch (error) {
-    await run({ call: "finish", generation });
-    throw error;
+    return await run({ call: "finish", generation });
+  } finally {
+    running.delete(id);
   }
-  return run({ call: "finish", generation });
+}
+
+// At once, past the calls that wait. Nothing for an answer that has ended.
+async function cancel(id) {
+  const state = running.get(id);
+  if (state === undefined) return;
+  state.cancelled = true;
+  if (state.generation !== null) (await ready)._rullama_cancel(state.generation);
 }
 
 // The module runs one call after the other; events of one answer leave room for other calls between them.
@@ -84,12 +102,10 @@ async function handle({ id, call, source, generate: answer }) {
   } catch (error) {
     const known = error instanceof CallError;
     postMessage({ id, error: known ? error.error : { id: "run.exception", kind: 1, message: String(error) } });
-  } finally {
-    cancelled.delete(id);
   }
 }
 
 onmessage = ({ data }) => {
-  if (data.cancel !== undefined) cancelled.add(data.cancel);
+  if (data.cancel !== undefined) cancel(data.cancel);
   else handle(data);
 };

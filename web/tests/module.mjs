@@ -1,5 +1,6 @@
-// Opens the module of WebAssembly in node for tests: `const {call, fs} = await openModule(FOLDER)`, then
-// `await call({call: "open", ...})` gives the value of the answer or throws its error, `fs` is its file system.
+// Opens the module of WebAssembly in node for tests: `const {call, cancel, fs} = await openModule(FOLDER)`,
+// then `await call({call: "open", ...})` gives the value of the answer or throws its error, `cancel(generation)` ends an
+// answer, `fs` is its file system.
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -31,7 +32,7 @@ export async function openModule(folder) {
     module._rullama_post(id, text);
     module._free(text);
   });
-  return { call, fs: module.FS };
+  return { call, cancel: (generation) => module._rullama_cancel(generation), fs: module.FS };
 }
 
 // The whole answer to a request, and its events.
@@ -39,9 +40,10 @@ export async function answerOf(call, engine, request) {
   const { generation } = await call({ call: "submit", engine, request });
   const events = [];
   for (;;) {
-    const event = await call({ call: "next", generation });
-    if (event === null) break;
-    events.push(event);
+    const some = await call({ call: "next", generation });
+    if (some === null) break;
+    events.push(...some);
+    if (some.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
   }
   return { ...await call({ call: "finish", generation }), events };
 }

@@ -19,7 +19,7 @@ const settings = Object.fromEntries(
   [...sampler.matchAll(/^ {2}(\w+): (\S+)$/gm)].map(([, key, value]) => [`sampler.${key}`, value]));
 assert.equal(Object.keys(settings).length, 5);
 
-const { call, fs: files } = await openModule(folder);
+const { call, cancel, fs: files } = await openModule(folder);
 files.writeFile("/tiny.gguf", model);
 
 for (const threads of ["1", "2"]) {
@@ -34,6 +34,10 @@ for (const threads of ["1", "2"]) {
   assert.equal(again.text, expected);
   console.log(`${threads} threads: ${(1000 * again.generate_seconds / (again.tokens - 1)).toFixed(2)} ms per token, ` +
     `${info.device}`);
+  const { generation } = await call({ call: "submit", engine, request: { prompt, max_tokens: 1000 } });
+  cancel(generation);
+  assert.equal((await call({ call: "finish", generation })).reason, "cancelled");
+  cancel(generation);  // an answer that has ended
   const row = await call({ call: "embed", engine, text: prompt });
   assert.equal(row.length, info.embedding_width);
   await call({ call: "close", engine });
