@@ -13,6 +13,7 @@
 
 #include "core/base/must_test_util.h"
 #include "core/base/range_reader.h"
+#include "core/gguf/check_numbers.h"
 #include "core/gguf/gguf.h"
 #include "core/gguf/gguf_writer.h"
 
@@ -117,6 +118,21 @@ TEST(GgufRangesTest, RefusesWhatParsingRefuses) {
     EXPECT_EQ(read.error().id, parsed.error().id) << size;
     EXPECT_EQ(read.error().message, "model file 'bytes': " + parsed.error().message) << size;
   }
+}
+
+// A tensor whose end cannot be read, as of a file that was removed in between.
+TEST(GgufRangesTest, NumbersOfATensorThatCannotBeReadAreAnError) {
+  const GgufFile mapped = Must(GgufFile::Open(kModel));
+  const auto large = std::ranges::max_element(mapped.tensors(), {}, &TensorInfo::bytes);
+  ASSERT_GT(large->bytes, kGgufSmallTensorBytes);
+  const uint64_t broken_at = large->offset + large->bytes - 1;
+  const GgufFile broken = Must(GgufFile::Read(std::make_unique<Bytes>(mapped.bytes(), broken_at)));
+  const auto numbers = NumbersOf(broken, *broken.FindTensor(large->name));
+  ASSERT_FALSE(numbers);
+  EXPECT_EQ(numbers.error().id, "io.read");
+  const GgufFile whole = Must(GgufFile::Read(std::make_unique<Bytes>(mapped.bytes())));
+  EXPECT_EQ(Must(NumbersOf(whole, *whole.FindTensor(large->name))).largest,
+            Must(NumbersOf(mapped, *large)).largest);
 }
 
 TEST(GgufRangesTest, SaysThatAReadFailed) {
