@@ -173,7 +173,8 @@ json PartsAsJson(const GgufFile& file) {
   json parts = json::array();
   const std::vector<std::string> paths = file.paths();
   for (size_t i = 0; i < paths.size(); ++i) {
-    parts.push_back({{"path", paths[i]}, {"bytes", file.parts()[i].size()}});
+    const uint64_t bytes = paths.size() == 1 ? file.total_bytes() : file.parts()[i].size();
+    parts.push_back({{"path", paths[i]}, {"bytes", bytes}});
   }
   return parts;
 }

@@ -5,23 +5,34 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
 #include "core/config/device_name.h"
+#include "core/gguf/loaded_tensor.h"
 
 namespace rullama {
 namespace {
 
-// All bytes of the file. The hash of each part is the seed of the next.
-ModelFingerprint HashOf(const GgufFile& file, uint64_t seed) {
-  XXH128_hash_t hash = {};
-  for (const std::span<const std::byte> part : file.parts()) {
-    hash = XXH3_128bits_withSeed(part.data(), part.size(), seed);
-    seed = XXH3_64bits(&hash, sizeof(hash));
+// What of a tensor is read at once.
+constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
+
+// A hash of parts, each of which is hashed with that of the parts before it as its seed.
+class ChainedHash {
+ public:
+  explicit ChainedHash(uint64_t seed) : seed_(seed) {}
+
+  void Add(std::span<const std::byte> part) {
+    hash_ = XXH3_128bits_withSeed(part.data(), part.size(), seed_);
+    seed_ = XXH3_64bits(&hash_, sizeof(hash_));
   }
-  return ModelFingerprint{hash.high64, hash.low64};
-}
+  [[nodiscard]] ModelFingerprint value() const { return {hash_.high64, hash_.low64}; }
+
+ private:
+  uint64_t seed_;
+  XXH128_hash_t hash_ = {};
+};
 
 ModelFingerprint HashOf(std::string_view text) {
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
@@ -29,6 +40,24 @@ ModelFingerprint HashOf(std::string_view text) {
 }
 
 }  // namespace
+
+Result<ModelFingerprint> FingerprintOf(const GgufFile& file, uint64_t seed) {
+  ChainedHash hash(seed);
+  uint64_t bytes = 0;
+  for (const std::span<const std::byte> part : file.parts()) {
+    hash.Add(part);
+    bytes += part.size();
+  }
+  if (bytes == file.total_bytes()) return hash.value();
+  for (const TensorInfo& tensor : file.tensors()) {
+    for (uint64_t first = 0; first < tensor.bytes; first += kPieceBytes) {
+      const uint64_t count = std::min(kPieceBytes, tensor.bytes - first);
+      RL_ASSIGN_OR_RETURN(const LoadedTensor piece, LoadedTensor::Load(file, tensor, first, count));
+      hash.Add(piece.bytes());
+    }
+  }
+  return hash.value();
+}
 
 Result<std::vector<ModelFingerprint>> FingerprintsOf(const ModelSession& session) {
   const GgufFile& file = *session.model().file.file;
@@ -49,8 +78,9 @@ Result<std::vector<ModelFingerprint>> FingerprintsOf(const ModelSession& session
     }
   }
   const CacheTypes caches = KvDtypeFor(session.config(), session.devices().backend);
+  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, FingerprintOf(file, 0));
   // In the order of FingerprintName.
-  return std::vector<ModelFingerprint>{HashOf(file, 0),
+  return std::vector<ModelFingerprint>{model,
                                        HashOf(fmt::format("{}", adapters)),
                                        HashOf(backend),
                                        HashOf(ToString(caches)),
@@ -75,7 +105,7 @@ Result<ModelFingerprint> FingerprintWithTowers(const ModelSession& session,
   const GgufFile& towers = session.model().tower_file();
   if (&towers == session.model().file.file.get()) return model;
   RL_RETURN_IF_ERROR(towers.CheckUnchanged());
-  return HashOf(towers, XXH3_64bits(model.data(), sizeof(model)));
+  return FingerprintOf(towers, XXH3_64bits(model.data(), sizeof(model)));
 }
 
 }  // namespace rullama

@@ -16,8 +16,12 @@ namespace rullama {
 // version of rullama, adapters, backend, device and driver, the backend's options, the length of a
 // chunk. Each is of one thing: the model, then the others in the order of FingerprintName().
 // Reads the whole file, at the speed of memory once it is cached. Safe from any thread while the
-// session exists. Error io.mapped_file_changed.
+// session exists. Errors: io.mapped_file_changed; io.read and memory.host of a file that is read by
+// ranges.
 Result<std::vector<ModelFingerprint>> FingerprintsOf(const ModelSession& session);
+// A hash of the file: of all its bytes, or of its header and tensors where it is read by ranges.
+// Errors: those of GgufFile::Load.
+Result<ModelFingerprint> FingerprintOf(const GgufFile& file, uint64_t seed);
 // One hash of them all.
 ModelFingerprint Joined(std::span<const ModelFingerprint> parts);
 // The thing that has this place among them, for messages.
