@@ -1,9 +1,13 @@
 #include "core/base/from_chars.h"
 
+#include <locale.h>
+#include <stdlib.h>
+
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <system_error>
+
+#include "core/base/check.h"
 
 namespace rullama {
 namespace {
@@ -31,9 +35,18 @@ const char* EndOfReal(const char* first, const char* last) {
   return exponent_end == exponent ? end : exponent_end;
 }
 
-float ToReal(const std::string& text, float /*type*/) { return std::strtof(text.c_str(), nullptr); }
+// The locale in which numbers have a '.', whatever the program has set.
+locale_t LocaleOfC() {
+  static const locale_t kLocale = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  RL_CHECK(kLocale != nullptr);
+  return kLocale;
+}
+
+float ToReal(const std::string& text, float /*type*/) {
+  return ::strtof_l(text.c_str(), nullptr, LocaleOfC());
+}
 double ToReal(const std::string& text, double /*type*/) {
-  return std::strtod(text.c_str(), nullptr);
+  return ::strtod_l(text.c_str(), nullptr, LocaleOfC());
 }
 
 }  // namespace
