@@ -17,7 +17,7 @@ namespace rullama::cli {
 
 void InstallCrashHandlers();
 // Takes back signals that a library has taken since: LLVM, which is in several drivers, has
-// handlers of its own, after which abort() would never reach ours.
+// handlers of its own, which would keep abort() from reaching ours.
 void ReclaimCrashHandlers();
 
 // Notes the caches of compiled kernels that exist now: ours and those of known drivers.

@@ -57,7 +57,7 @@ class SlotFileWriter {
   [[nodiscard]] uint64_t file_bytes() const { return file_bytes_; }
   // The file may be read by its owner only; it appears under its name once it is whole, and
   // replaces an older one. Errors: session.internal if the parts do not belong together; slot.file
-  // if there is a link or whatever else is not a plain file; io.*.
+  // if the path is a link or anything other than a regular file; io.*.
   [[nodiscard]] Status Write(const std::filesystem::path& path) const;
 
  private:

@@ -14,7 +14,7 @@ namespace rullama {
 // tokenizer.memory. The content is checked by Tokenizer::Build, not here.
 Result<VocabularyData> VocabularyFromGguf(const GgufFile& file);
 
-// How many tokens the vocabulary has. Tokens at the end that are no text and have no row of the
+// How many tokens the vocabulary has. Tokens at the end that are not text and have no row of the
 // embeddings do not count: Ollama's converter keeps one that stands for the rows of pictures.
 // Errors: gguf.key_missing and gguf.key_type.
 Result<size_t> CountTokens(const GgufFile& file);

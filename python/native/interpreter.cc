@@ -23,7 +23,7 @@ struct Interpreter {
   std::mutex mutex;
   std::condition_variable changed;
   bool ends = false;
-  std::thread::id ending;  // the thread that ends it, which may continue
+  std::thread::id ending;  // the thread that ends it, which may still take the GIL
   int released = 0;        // threads within a GilReleased
   int taking = 0;          // threads that wait for the GIL
   std::set<CancelledAtExit*> cancelled;

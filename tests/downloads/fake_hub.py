@@ -16,7 +16,7 @@ class Fault:
     """What goes wrong with the first `times` requests for the file.
 
     status, headers  answered instead
-    cut              the connection ends after some bytes of the body
+    cut              the connection ends after `cut` bytes of the body
     flip             the byte at this place of the file is another one
     rate             bytes a second
     to               an address to be redirected to

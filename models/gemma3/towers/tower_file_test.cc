@@ -108,7 +108,7 @@ TEST_F(Gemma3TowerTest, AFileOfLlamaCpp) {
   EXPECT_EQ(towers.picture->SquareSide(), 28u);
   EXPECT_EQ(towers.picture->Budgets().size(), 1u);
   EXPECT_EQ(towers.picture->Budgets().front(), 4u);
-  // Whatever the picture.
+  // The grid does not depend on the picture.
   EXPECT_EQ(Must(towers.picture->Fit(20'000, 10, 4)), (BlockGrid{2, 2}));
   EXPECT_TRUE(towers.picture->BuildGraph(4));
 }

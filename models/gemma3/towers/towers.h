@@ -12,7 +12,7 @@ namespace rullama::gemma3 {
 // The tower of a file for a text model of this width. Errors: those of ReadVisionTower.
 Result<Towers> ReadTowers(const GgufFile& file, int64_t text_width);
 
-// The tower of a file for the text model that it was made for, whatever its width.
+// The tower of a file for the text model that it was made for, of any width.
 Result<Towers> ReadTowers(const GgufFile& file);
 
 }  // namespace rullama::gemma3

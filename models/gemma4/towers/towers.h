@@ -13,7 +13,7 @@ namespace rullama::gemma4 {
 // ReadAudioTower.
 Result<Towers> ReadTowers(const GgufFile& file, int64_t text_width);
 
-// The towers of a file for the text model that they were made for, whatever its width.
+// The towers of a file for the text model that they were made for, of any width.
 Result<Towers> ReadTowers(const GgufFile& file);
 
 }  // namespace rullama::gemma4
