@@ -6,7 +6,7 @@ option(RULLAMA_PLUGIN_FILES "Load backends from shared libraries; else there are
 set(RULLAMA_BUILTIN_BACKENDS "" CACHE STRING "Backends that are linked into what uses the engine, e.g. cpu")
 set(RULLAMA_NODE_TESTS "" CACHE STRING "With Emscripten and without RULLAMA_TESTS: unit tests that run in node")
 option(RULLAMA_MEDIA_DECODERS "Read compressed pictures and sounds; else BMP and WAV alone" ON)
-option(RULLAMA_GPU "Build the backends vulkan and opencl; without them there are no tests" ON)
+option(RULLAMA_GPU "Build the backends vulkan, opencl and cuda; the tests of the program need them" ON)
 option(RULLAMA_BENCHMARKS "Build the Google Benchmark programs in bench/" OFF)
 option(RULLAMA_PYTHON "Build the Python package in the build tree, and its tests; not with sanitizers" OFF)
 option(RULLAMA_LIGHT "Optimise only what tests keep busy, which takes a third less time to build" OFF)
