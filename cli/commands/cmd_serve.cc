@@ -159,7 +159,7 @@ std::shared_ptr<server::SlotFolder> SlotFolderOf(const ServerConfig& config) {
 }
 
 server::ApiOptions ApiOptionsOf(const ServerConfig& config, bool has_keys, Console& console) {
-  const int64_t queue_of_one = has_keys ? config.max_queue / 2 : config.max_queue;
+  const int64_t queue_of_one = has_keys ? (config.max_queue + 1) / 2 : config.max_queue;
   return {
       .version = RULLAMA_VERSION,
       .limits = {.max_queue = config.max_queue,

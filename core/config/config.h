@@ -119,7 +119,7 @@ struct GenerationConfig {
   std::optional<bool> thinking;
   std::optional<std::string> system;
   bool raw = false;                     // continue the text; no chat template
-  std::optional<int64_t> image_tokens;  // most soft tokens of a picture; by its size
+  std::optional<int64_t> image_tokens;  // of a picture, if the model has several
 };
 
 // Tokens that are guessed in advance and checked in one step (docs/drafts.md).
@@ -258,7 +258,7 @@ struct ServerConfig {
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> allowed_origins;
   int64_t max_queue = 1024;
-  std::optional<int64_t> max_queue_per_key;  // half of max_queue; without keys all of it
+  std::optional<int64_t> max_queue_per_key;  // half of max_queue, rounded up; without keys all
   int64_t queue_timeout = 300;
   int64_t request_timeout = 600;
   int64_t header_timeout = 10;

@@ -47,7 +47,8 @@ BlockSpec ServerSchema() {
       .Field("max_queue", &ServerConfig::max_queue, IntegerCodec{0, kMaxRequests},
              "Answers that may wait for a slot.")
       .Field("max_queue_per_key", &ServerConfig::max_queue_per_key, IntegerCodec{0, kMaxRequests},
-             "The same, of one key.", "half of `max_queue`; all of it where no key is asked for")
+             "The same, of one key.",
+             "half of `max_queue`, rounded up; all of it where no key is asked for")
       .Field("queue_timeout_s", &ServerConfig::queue_timeout, IntegerCodec{kSeconds},
              "Seconds that a request may wait for a slot.")
       .Field("request_timeout_s", &ServerConfig::request_timeout, IntegerCodec{kSeconds},

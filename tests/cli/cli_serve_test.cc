@@ -226,27 +226,70 @@ TEST_F(ServeTest, WarnsOfWhatTheSystemLetsItDo) {
   EXPECT_EQ(program.Wait(), 0);
 }
 
-// A client with a key leaves half of the queue to others; without keys all are one client.
-TEST_F(ServeTest, TheQueueHoldsAThousandAnswers) {
+// Of `max_queue` places a client with a key leaves half to others, rounded up; without keys all are
+// one client.
+TEST_F(ServeTest, AKeyMayTakeHalfOfTheQueue) {
   const std::filesystem::path keys = folder_ / "keys";
   std::ofstream(keys) << "sk-12345678\n";
   std::filesystem::permissions(keys, std::filesystem::perms::owner_read);
-  for (const bool has_keys : {false, true}) {
+  struct Case {
+    const char* config;
+    bool has_keys;
+    const char* queue;
+    const char* queue_of_key;
+  };
+  for (const Case& c : {Case{"{}\n", false, "1024,", "1024,"}, Case{"{}\n", true, "1024,", "512,"},
+                        Case{"server: {max_queue: 1}\n", true, "1,", "1,"}}) {
+    const std::filesystem::path config = folder_ / "config.yaml";
+    std::ofstream(config) << c.config;
     std::vector<std::string> arguments = {"serve", "-m",        TinyModel(), "--port",
                                           "0",     "--threads", "1"};
-    if (has_keys) arguments.insert(arguments.end(), {"--api-key-file", keys.string()});
-    RunningProgram program(arguments, {.join_streams = true});
+    if (c.has_keys) arguments.insert(arguments.end(), {"--api-key-file", keys.string()});
+    RunningProgram program(
+        arguments, {.join_streams = true, .environment = {"RULLAMA_CONFIG=" + config.string()}});
     program.ReadUntil("listening on http://127.0.0.1:");
     server::Client client(static_cast<uint16_t>(std::stoi(program.ReadUntil("tokens)"))));
     client.Send(
         "GET /props HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-12345678\r\n"
         "Connection: close\r\n\r\n");
-    EXPECT_THAT(client.ReadAll(), AllOf(HasSubstr("\"max_queue\":1024,"),
-                                        HasSubstr(has_keys ? "\"max_queue_per_key\":512,"
-                                                           : "\"max_queue_per_key\":1024")));
+    EXPECT_THAT(client.ReadAll(),
+                AllOf(HasSubstr(std::string("\"max_queue\":") + c.queue),
+                      HasSubstr(std::string("\"max_queue_per_key\":") + c.queue_of_key)));
     program.Signal(SIGTERM);
     EXPECT_EQ(program.Wait(), 0);
   }
+}
+
+// The answer that is written takes far longer than the rest of the test.
+TEST_F(ServeTest, BeyondAFullQueueRequestsAreRefused) {
+  const std::filesystem::path config = folder_ / "config.yaml";
+  std::ofstream(config) << "server: {max_queue: 2, metrics: true}\n";
+  RunningProgram program(
+      {"serve", "-m", TinyModel(), "--port", "0", "--threads", "1", "--slots", "1"},
+      {.join_streams = true, .environment = {"RULLAMA_CONFIG=" + config.string()}});
+  program.ReadUntil("listening on http://127.0.0.1:");
+  const auto port = static_cast<uint16_t>(std::stoi(program.ReadUntil("tokens)")));
+  const std::string request =
+      server::Post("/v1/completions",
+                   R"({"prompt": "It", "stream": true, "ignore_eos": true, "max_tokens": 2000})");
+  server::Client writing(port);
+  writing.Send(request);
+  EXPECT_THAT(writing.ReadUntil("data: "), HasSubstr("200 OK"));
+  server::Client first(port);
+  first.Send(request);
+  server::Client second(port);
+  second.Send(request);
+  std::string metrics;
+  for (int i = 0; i < 6000 && metrics.find("rullama_queue_length 2\n") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    metrics = Ask(port, Get("/metrics"));
+  }
+  server::Client third(port);
+  third.Send(request);
+  EXPECT_THAT(third.ReadAll(), AllOf(HasSubstr("HTTP/1.1 429"), HasSubstr("\r\nRetry-After: "),
+                                     HasSubstr("queue_full")));
+  program.Signal(SIGKILL);
+  EXPECT_EQ(program.Wait(), 128 + SIGKILL);
 }
 
 TEST_F(ServeTest, RefusesAFileWithoutKeys) {
