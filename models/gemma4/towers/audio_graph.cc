@@ -69,7 +69,7 @@ class AudioGraphBuilder {
   }
 
   ValueId Linear(ValueId x, const std::string& layer, const std::string& name) {
-    return tower_.Linear(x, layer, name);
+    return tower_.ClippedLinear(x, layer, name);
   }
 
   ValueId RawFrames() { return b_.Input(kFrames, {DType::kF32, {Dim::T(), config_.inputs}}); }

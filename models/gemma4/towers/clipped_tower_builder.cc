@@ -9,12 +9,13 @@ ValueId ClippedTowerBuilder::Clamp(ValueId x, const ClipRange& range, const std:
   return ops().Add(ops::Clamp{.x = x, .lo = range.low, .hi = range.high}, name);
 }
 
-ValueId ClippedTowerBuilder::Linear(ValueId x, std::string_view layer, std::string_view name) {
+ValueId ClippedTowerBuilder::ClippedLinear(ValueId x, std::string_view layer,
+                                           std::string_view name) {
   const auto bounds = bounds_.find(layer);
-  if (bounds == bounds_.end()) return TowerBuilder::Linear(x, layer, name);
+  if (bounds == bounds_.end()) return Linear(x, layer, name);
   x = Clamp(x, bounds->second.input, fmt::format("{}.input", name));
   const bool open = bounds->second.output.open();
-  x = TowerBuilder::Linear(x, layer, open ? std::string(name) : fmt::format("{}.open", name));
+  x = Linear(x, layer, open ? std::string(name) : fmt::format("{}.open", name));
   return Clamp(x, bounds->second.output, std::string(name));
 }
 

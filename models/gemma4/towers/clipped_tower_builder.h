@@ -18,8 +18,8 @@ class ClippedTowerBuilder : public TowerBuilder {
                       const ClipTable& bounds)
       : TowerBuilder(name, max_tokens, weights), bounds_(bounds) {}
 
-  // The linear layer of the base class, clipped if it has bounds.
-  ValueId Linear(ValueId x, std::string_view layer, std::string_view name);
+  // Linear(), clipped if it has bounds.
+  ValueId ClippedLinear(ValueId x, std::string_view layer, std::string_view name);
   // Whether a linear layer is clipped.
   [[nodiscard]] bool clipped(std::string_view layer) const { return bounds_.contains(layer); }
 

@@ -41,7 +41,7 @@ class VisionGraph {
   Result<TowerGraph> Build() && {
     const ValueId hidden = config_.unified ? EmbedBlocks() : Encode();
     const ValueId normed = b_.Norm(hidden, "", config_.eps, "soft.norm");
-    const ValueId soft = b_.Linear(normed, "mm.input_projection", "soft");
+    const ValueId soft = b_.ClippedLinear(normed, "mm.input_projection", "soft");
     return std::move(b_).Finish(soft);
   }
 
@@ -65,7 +65,7 @@ class VisionGraph {
   // The unified model has no encoder.
   ValueId EmbedBlocks() {
     const ValueId pixels = LayerNorm(patches_, 1, "embd.pixels");
-    const ValueId dense = b_.Linear(pixels, "v.patch_embd", "embd.dense");
+    const ValueId dense = b_.ClippedLinear(pixels, "v.patch_embd", "embd.dense");
     const ValueId normed = LayerNorm(dense, 2, "embd.normed");
     return LayerNorm(AddPositions(normed, "embd.positions"), 3, "embd");
   }
@@ -79,7 +79,7 @@ class VisionGraph {
   }
 
   ValueId Heads(ValueId x, const std::string& layer, const std::string& name) {
-    const ValueId flat = b_.Linear(x, layer, name + ".flat");
+    const ValueId flat = b_.ClippedLinear(x, layer, name + ".flat");
     return b_.ops().Add(ops::ReshapeTo(flat, {config_.heads, config_.head_dim()}), name + ".heads");
   }
 
@@ -119,7 +119,7 @@ class VisionGraph {
     const ValueId flat = b_.ops().Add(ops::ReshapeTo(mix, {config_.width}), name + "attn.mix.flat");
     return b_.ops().Add(
         ops::ResidualNorm{.residual = hidden,
-                          .x = b_.Linear(flat, layer + "attn_out", name + "attn.out"),
+                          .x = b_.ClippedLinear(flat, layer + "attn_out", name + "attn.out"),
                           .weight = b_.Weight(layer + "attn_post_norm.weight"),
                           .eps = config_.eps},
         name + "attn.residual");
@@ -130,8 +130,8 @@ class VisionGraph {
     const ValueId x = b_.Norm(hidden, layer + "ln2.weight", config_.eps, name + "ffn.norm");
     ValueId glu = kNoValue;
     if (b_.clipped(layer + "ffn_gate") || b_.clipped(layer + "ffn_up")) {
-      const ValueId gate = b_.Linear(x, layer + "ffn_gate", name + "ffn.gate");
-      const ValueId up = b_.Linear(x, layer + "ffn_up", name + "ffn.up");
+      const ValueId gate = b_.ClippedLinear(x, layer + "ffn_gate", name + "ffn.gate");
+      const ValueId up = b_.ClippedLinear(x, layer + "ffn_up", name + "ffn.up");
       glu = g.Add(ops::GeGlu{.gate = gate, .up = up}, name + "ffn.glu");
     } else {
       glu = g.Add(ops::GeGluLinear{.x = x,
@@ -139,12 +139,13 @@ class VisionGraph {
                                    .up_weight = b_.Weight(layer + "ffn_up.weight")},
                   name + "ffn.glu");
     }
-    return g.Add(ops::ResidualNorm{.residual = hidden,
-                                   .x = b_.Linear(glu, layer + "ffn_down", name + "ffn.down"),
-                                   .weight = b_.Weight(layer + "ffn_post_norm.weight"),
-                                   .scale = b_.OptionalWeight(layer + "out_scale.weight"),
-                                   .eps = config_.eps},
-                 name + "out");
+    return g.Add(
+        ops::ResidualNorm{.residual = hidden,
+                          .x = b_.ClippedLinear(glu, layer + "ffn_down", name + "ffn.down"),
+                          .weight = b_.Weight(layer + "ffn_post_norm.weight"),
+                          .scale = b_.OptionalWeight(layer + "out_scale.weight"),
+                          .eps = config_.eps},
+        name + "out");
   }
 
   // The means of the patches of each token, scaled and standardised.
