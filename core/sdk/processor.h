@@ -24,6 +24,7 @@ inline std::vector<bool> AffinityMask() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
     std::vector<bool> mask;
+    mask.reserve(CPU_SETSIZE);
     for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) mask.push_back(CPU_ISSET(cpu, &allowed));
     return mask;
   }
