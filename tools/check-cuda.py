@@ -58,6 +58,19 @@ def constants(header: bytes) -> list[str]:
     return [f"-DC{number}={word}u" for number, word in words.items()]
 
 
+def host_numbers() -> list[str]:
+    """Options with the numbers that the CUDA backend gives all kernels (backends/cuda/forms.h)."""
+    text = (GPU.parent / "cuda" / "forms.h").read_text()
+    options = []
+    for option in ("CONSTANT_WORDS", "OVERLAPS_LAST", "NEXT_OVERLAPS"):
+        name = "k" + "".join(word.capitalize() for word in option.split("_"))
+        found = re.search(rf"\b{name} = (\d+)", text)
+        if found is None:
+            sys.exit(f"backends/cuda/forms.h does not define {name}")
+        options.append(f"-D{option}={found[1]}u")
+    return options
+
+
 def compiles(nvrtc: ctypes.CDLL, kernel: str, included: dict[str, bytes]) -> bool:
     names = ["dialect.cuh", "types.args.cuh", f"{kernel}.args.cuh", f"{kernel}.kernel"]
     source = "".join(f'#include "{name}"\n' for name in names)
@@ -67,7 +80,7 @@ def compiles(nvrtc: ctypes.CDLL, kernel: str, included: dict[str, bytes]) -> boo
                                        strings([name.encode() for name in included]))
     if created != 0:
         sys.exit(f"nvrtcCreateProgram of {kernel} returns {created}")
-    options = OPTIONS + constants(included[f"{kernel}.args.cuh"])
+    options = OPTIONS + host_numbers() + constants(included[f"{kernel}.args.cuh"])
     result = nvrtc.nvrtcCompileProgram(program, len(options), strings([option.encode() for option in options]))
     if result != 0:
         print(log_of(nvrtc, program), file=sys.stderr)
