@@ -289,8 +289,8 @@ Case DecodeCase(const Decode& d, uint64_t seed) {
                                                     : ToleranceClass::kHalf);
 }
 
-// What an adapter adds to a product: one of few terms and the sum with the base, or what a geglu
-// makes of that.
+// The second product of an adapter, of few terms, and its sum with the product that it adapts;
+// gated: a geglu of that.
 Case LowRankCase(uint64_t seed, int64_t rank, int64_t rows, bool gated) {
   constexpr int64_t kColumns = 67;
   CaseBuilder b(seed, rows);

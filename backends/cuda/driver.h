@@ -72,7 +72,7 @@ class CudaKernel final : public gpu::Kernel {
   CudaKernel(Owned<CUmodule> module, CUfunction function, uint32_t shared_bytes)
       : module_(std::move(module)), function_(function), shared_bytes_(shared_bytes) {}
   [[nodiscard]] CUfunction function() const { return function_; }
-  // Of shared memory that a launch gives.
+  // Bytes of shared memory that a launch gives.
   [[nodiscard]] uint32_t shared_bytes() const { return shared_bytes_; }
 
  private:

@@ -22,7 +22,7 @@ gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
   target.can = {.is_cpu = false,
                 .float64 = true,
                 .follows_pointers = true,
-                // Those of a level (commands.h).
+                // Dispatches of one level overlap (commands.h).
                 .overlaps_dispatches = true,
                 .tells_times = true,
                 .max_groups = kMaxGroups,

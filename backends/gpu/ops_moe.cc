@@ -1,4 +1,4 @@
-// grouped_matmul and moe_ffn. With few rows, or so many experts that hardly two rows share one,
+// grouped_matmul and moe_ffn. With few rows, or more experts than rows can share,
 // each pair of row and expert is computed by itself; else pairs are sorted by expert so that the
 // weights of each are read once for a tile of them.
 #include <rullama/sdk/operands.h>

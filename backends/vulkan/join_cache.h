@@ -22,8 +22,8 @@ struct TaskSource {
   std::span<const uint32_t> constants;
 };
 
-// Of all that the code of WithConstants() and Join() depends on: these shaders, the sources of this
-// folder, and SPIRV-Tools.
+// A hash of all that the results of WithConstants() and Join() depend on: these shaders, the
+// sources of this folder, and SPIRV-Tools.
 uint64_t HashOfSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks);
 
 // Puts the constants into a driver and one task or more, and joins them. Throws as Join() does.

@@ -7,7 +7,7 @@
 namespace rullama::vulkan {
 namespace {
 
-// What stands before the name, the constants and the code of a shader.
+// The record before the name, the constants and the code of a shader.
 struct Head {
   uint64_t sources;
   uint32_t name_bytes, constants, words, reserved;

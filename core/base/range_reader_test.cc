@@ -18,7 +18,7 @@ class RangeReaderTest : public testing::Test {
 
   void Write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
 
-  // What a read gives, or the id of its error.
+  // The bytes of a read, or the id of its error.
   static std::string Read(const RangeReader& file, uint64_t offset, size_t bytes) {
     std::string text(bytes, '-');
     const Status status = file.Read(offset, std::as_writable_bytes(std::span(text)));

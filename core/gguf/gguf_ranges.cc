@@ -11,7 +11,7 @@
 namespace rullama {
 namespace {
 
-// What is read at first. Vocabularies take some megabytes.
+// The size of the first read. Vocabularies take some megabytes.
 constexpr uint64_t kFirstBytes = uint64_t{1} << 20;
 
 }  // namespace

@@ -121,7 +121,7 @@ class DeviceResources {
   Status CheckAndCount(int device, const MemoryNeed& need);
   Status AddNeed(const PlannedSegment& segment, std::set<std::pair<int, std::string>>& counted,
                  MemoryNeed& need) const;
-  // Of a constant with these bytes; layouts need none.
+  // The description of a constant with these bytes; layouts need none.
   [[nodiscard]] WeightDesc DescribeWeight(const Value& constant,
                                           std::span<const std::byte> bytes) const;
   Result<const Arena*> FindOrCreateArena(int device, const MemoryPlan& memory);

@@ -1,4 +1,4 @@
-// What a device answers when it is asked about ops and weights.
+// A device's answers to questions about ops and weights.
 #pragma once
 
 #include <cstdint>

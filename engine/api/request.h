@@ -212,7 +212,7 @@ struct DraftCounts {
   int64_t accepted = 0;
 };
 
-// What an answer took.
+// The tokens and the time that an answer took.
 struct AnswerCosts {
   int64_t cached_tokens = 0;  // of the prompt: found in a slot and not read again
   DraftCounts drafts = {};

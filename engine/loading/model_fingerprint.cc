@@ -15,7 +15,7 @@
 namespace rullama {
 namespace {
 
-// What of a tensor is read at once.
+// Bytes of a tensor that are read at a time.
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 
 // A hash of parts, each of which is hashed with that of the parts before it as its seed.

@@ -43,7 +43,7 @@ uint64_t ModelOf(const SnapshotStore::Owner& owner) {
                      owner.fingerprints.size() * sizeof(ModelFingerprint));
 }
 
-// Those of a file with these tokens.
+// The fingerprints of a file with these tokens.
 std::vector<ModelFingerprint> FingerprintsFor(const SnapshotStore::Owner& owner,
                                               std::span<const int32_t> tokens) {
   std::vector<ModelFingerprint> all = owner.fingerprints;
