@@ -40,23 +40,16 @@ bool IsShortRow(const Fusion& fusion, uint32_t value) {
 
 // Whether an op is a GEMV with a prologue if it has one row.
 bool IsGemv(const Fusion& fusion, const rl_op& op) {
-  if (op.kind == RL_OP_geglu_linear) return true;
-  return op.kind == RL_OP_matmul && GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0 &&
-         fusion.value(op.inputs[operands::MatMul::weight]).lifetime == RL_LIFETIME_CONSTANT;
-}
-
-const rl_value& WeightOf(const Fusion& fusion, const rl_op& op) {
-  return fusion.value(
-      op.inputs[op.kind == RL_OP_matmul ? uint32_t{operands::MatMul::weight}
-                                        : uint32_t{operands::GeGluLinear::gate_weight}]);
+  return WeightOfLinear(fusion.graph(), op) != nullptr;
 }
 
 // Whether the kernel of such an op applies norms to its row.
 bool AppliesNorms(const Fusion& fusion, const rl_op& op) {
-  if (!IsGemv(fusion, op)) return false;
+  const rl_value* weight = WeightOfLinear(fusion.graph(), op);
+  if (weight == nullptr) return false;
   const Target& target = fusion.target();
   return !target.can.norms_by_bytes ||
-         FitsByteGemv(target, {.weight = ShapeOfConstant(WeightOf(fusion, op))},
+         FitsByteGemv(target, {.weight = ShapeOfConstant(*weight)},
                       fusion.steps().DecisiveRows(fusion.value(op.results[0])));
 }
 

@@ -60,6 +60,10 @@ bool ExpertsFitByteGemv(const Target& target, const sdk::GraphView& graph, const
 // Emits a product of plain f32 matrices (matmul_plain); `adds`: to what y holds.
 void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds = false);
 
+// The weight of a matmul with the rows of a constant, or the gate of a geglu_linear; null for other
+// ops.
+const rl_value* WeightOfLinear(const sdk::GraphView& graph, const rl_op& op);
+
 // Whether an op is a product with a constant that is computed on matrix units from one
 // piece.
 bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Target& target, const rl_op& op);

@@ -436,16 +436,21 @@ HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int
   return half;
 }
 
-bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Target& target, const rl_op& op) {
+const rl_value* WeightOfLinear(const sdk::GraphView& graph, const rl_op& op) {
   const bool is_product =
       op.kind == RL_OP_geglu_linear ||
       (op.kind == RL_OP_matmul && sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0);
-  if (!is_product) return false;
+  if (!is_product) return nullptr;
   const uint32_t operand = op.kind == RL_OP_matmul ? uint32_t{operands::MatMul::weight}
                                                    : uint32_t{operands::GeGluLinear::gate_weight};
-  const rl_value& weight = *graph.input(op, operand);
-  if (weight.lifetime != RL_LIFETIME_CONSTANT) return false;
-  const WeightShape shape = ShapeOfConstant(weight);
+  const rl_value* weight = graph.input(op, operand);
+  return weight->lifetime == RL_LIFETIME_CONSTANT ? weight : nullptr;
+}
+
+bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Target& target, const rl_op& op) {
+  const rl_value* weight = WeightOfLinear(graph, op);
+  if (weight == nullptr) return false;
+  const WeightShape shape = ShapeOfConstant(*weight);
   return RunsOnMatrixUnits(target, shape) &&
          PiecesOf(shape, target.can.max_piece_bytes).size() == 1 &&
          StepsOf(graph, target).DecisiveRows(graph.value(op.results[0])) > sdk::kFewRows;
