@@ -6,6 +6,7 @@
 #   tools/arm64-sysroot.sh --host   that, and the libraries of the program
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/package-root.sh
 
 packages=(libc6-dev libstdc++6 libgtest-dev libgmock-dev)
 case "${1:-}" in
@@ -22,16 +23,6 @@ readonly apt=$PWD/build/arm64-apt
 readonly done_file=$root/.unpacked-$name
 if [[ -e $done_file || -e $root/.unpacked-host ]]; then exit 0; fi
 
-# A package database of its own, in which nothing is installed: apt then resolves all dependencies.
-mkdir -p "$root" "$apt"/{state/lists/partial,cache/archives/partial}
-: >"$apt/status"
-options=(-q -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$apt/state"
-         -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" -o Debug::NoLocking=1
-         -o APT::Sandbox::User="$(id -un)")
-apt-get "${options[@]}" update
-apt-get "${options[@]}" install -y --no-install-recommends --download-only "${packages[@]}"
-for package in "$apt"/cache/archives/*.deb; do
-  dpkg --extract "$package" "$root"
-  rm "$package"
-done
+make_package_database "$apt" arm64
+unpack_packages "$apt" "$root" "${packages[@]}"
 touch "$done_file"

@@ -6,6 +6,7 @@
 #   tools/emscripten-root.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/package-root.sh
 
 readonly version=3.1.69+dfsg-3
 packages=("emscripten=$version" base-files dash googletest libexpected-dev libfmt-dev libspdlog-dev libxxhash-dev
@@ -15,28 +16,19 @@ readonly source_package=yaml-cpp
 readonly root=$PWD/build/emscripten
 readonly apt=$PWD/build/emscripten-apt
 # Says by which version of this script the folder was made, so that a changed one makes it anew.
-digest=$(sha256sum "tools/${0##*/}" | cut -c 1-16)
+digest=$(cat "tools/${0##*/}" tools/package-root.sh | sha256sum | cut -c 1-16)
 readonly done_file=$root/.unpacked-$digest
 if [[ -e $done_file ]]; then exit 0; fi
 rm -rf "$root"
 
-# A package database of its own, in which nothing is installed: apt then resolves all dependencies.
-mkdir -p "$root" "$apt"/{state/lists/partial,cache/archives/partial}
-: >"$apt/status"
+mkdir -p "$apt"
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 archive="[arch=amd64 signed-by=$keyring] http://deb.debian.org/debian trixie main"
 printf 'deb %s\ndeb-src %s\n' "$archive" "$archive" >"$apt/sources.list"
-options=(-q -o APT::Architecture=amd64 -o APT::Architectures::=amd64 -o Dir::State="$apt/state"
-         -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" -o Debug::NoLocking=1
-         -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=- -o APT::Sandbox::User="$(id -un)")
-apt-get "${options[@]}" update
-apt-get "${options[@]}" install -y --no-install-recommends --download-only "${packages[@]}"
-for package in "$apt"/cache/archives/*.deb; do
-  dpkg --extract "$package" "$root"
-  rm "$package"
-done
+make_package_database "$apt" amd64 -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=-
+unpack_packages "$apt" "$root" "${packages[@]}"
 mkdir -p "$root/usr/src/$source_package"
-(cd "$apt" && apt-get "${options[@]}" source --download-only "$source_package")
+(cd "$apt" && apt-get "${apt_options[@]}" source --download-only "$source_package")
 tar --extract --file "$apt/$source_package"_*.orig.tar.* --directory "$root/usr/src/$source_package" --strip-components 1
 
 # The tools run with the programs and libraries of the packages in place of those of this machine, all else being the
