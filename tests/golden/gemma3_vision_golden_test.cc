@@ -59,11 +59,6 @@ const json& Golden() {
   return golden;
 }
 
-const json& Named(const char* list, const std::string& name) {
-  const json& all = Golden().at(list);
-  return *std::ranges::find_if(all, [&](const json& item) { return item.at("name") == name; });
-}
-
 std::vector<uint8_t> ReadPixels(const json& name) {
   const std::string bytes = ReadWholeFile(kGoldens / name.get<std::string>());
   return {bytes.begin(), bytes.end()};
@@ -123,7 +118,7 @@ class OpenedTower {
     return std::move(soft.values);
   }
   void ExpectSoft(const std::string& name, double tolerance) {
-    const json& medium = Named("media", name);
+    const json& medium = Named(Golden().at("media"), name);
     const auto expected = ReadFloats(kGoldens / medium.at("soft").get<std::string>());
     const double error = RelativeL2(std::span<const float>(Soft(medium)), expected);
     std::printf("soft of %s: relative L2 %.3g\n", name.c_str(), error);
@@ -171,7 +166,7 @@ TEST(Gemma3Vision, BlocksOnTheReference) {
                                        tensor.packed = file.data(*file.FindTensor(source));
                                        return tensor;
                                      }));
-  const json& medium = Named("media", "wide");
+  const json& medium = Named(Golden().at("media"), "wide");
   const TowerStep step = gemma3::PictureInputs(tower.config, ScaledPixels(medium));
   std::vector<int32_t> places;
   for (const TowerStep::Input& input : step.inputs) {
@@ -263,7 +258,7 @@ struct Prompt {
         logits(ReadFloats(kGoldens / item.at("logits").get<std::string>())) {
     for (const json& part : item.at("parts")) {
       if (part.is_string()) continue;
-      const json& medium = Named("media", part.at("media"));
+      const json& medium = Named(Golden().at("media"), part.at("media"));
       values.push_back(ReadFloats(kGoldens / medium.at("soft").get<std::string>()));
     }
     for (size_t i = 0; i < values.size(); ++i) {
@@ -370,7 +365,7 @@ void ExpectGreedy(const Runner& runner, const Prompt& prompt, std::span<const fl
 }
 
 void ExpectLogits(Runner& runner, const std::string& name, bool whole, double tolerance) {
-  const Prompt prompt(Named("cases", name));
+  const Prompt prompt(Named(Golden().at("cases"), name));
   const std::vector<float>& logits = runner.Run(prompt, whole);
   if (::testing::Test::HasFatalFailure()) return;
   const auto rows = std::span<const float>(logits).subspan(prompt.from * runner.vocabulary(),

@@ -44,11 +44,7 @@ GgufFile OpenTowerFile(const TowerCase& tower) {
 
 nlohmann::json MediumOf(const std::string& prefix, const std::string& name) {
   const nlohmann::json golden = ReadJson(kGoldens / (prefix + ".golden.json"));
-  for (const auto& medium : golden.at("media")) {
-    if (medium.at("name") == name) return medium;
-  }
-  ADD_FAILURE() << prefix << " has no medium " << name;
-  return {};
+  return Named(golden.at("media"), name);
 }
 
 // The resampled picture of a golden; some prefixes use the pixels of another.

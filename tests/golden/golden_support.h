@@ -2,6 +2,8 @@
 // comparison with numbers that an independent implementation computed.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -26,6 +28,16 @@ inline nlohmann::json ReadJson(const std::filesystem::path& path) {
   std::ifstream file(path);
   // A missing or broken file gives a discarded value, whose use fails the test.
   return nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+}
+
+// The item of a list whose "name" is `name`; a failure, and null, if there is none.
+inline const nlohmann::json& Named(const nlohmann::json& list, const std::string& name) {
+  const auto found = std::ranges::find_if(
+      list, [&](const nlohmann::json& item) { return item.at("name") == name; });
+  if (found != list.end()) return *found;
+  ADD_FAILURE() << "the golden has no '" << name << "'";
+  static const nlohmann::json none;
+  return none;
 }
 
 // Little-endian f32; empty if the file is missing.
