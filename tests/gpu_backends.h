@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -27,11 +29,22 @@ struct GpuBackend {
   }
 };
 
-inline std::vector<GpuBackend> GpuBackends() {
-  return {
+// The GPU backends of this project with a driver in software; or those that the variable
+// RULLAMA_TEST_GPUS names, separated by blanks: one that needs a card, or one of another project.
+inline const std::vector<GpuBackend>& GpuBackends() {
+  static const std::vector<GpuBackend> with_software_drivers = {
 #define RL_GPU_BACKEND(name, drafts_keep_bits, forms) {#name, drafts_keep_bits, forms},
 #include "backends/gpu_backends.def"
   };
+  static const char* const chosen = std::getenv("RULLAMA_TEST_GPUS");
+  static std::istringstream words(chosen ? chosen : "");
+  static const std::vector<std::string> names(std::istream_iterator<std::string>(words), {});
+  static const std::vector<GpuBackend> named = [] {
+    std::vector<GpuBackend> backends;
+    for (const std::string& name : names) backends.push_back({name.c_str(), false, ""});
+    return backends;
+  }();
+  return chosen ? named : with_software_drivers;
 }
 
 inline std::vector<const char*> GpuBackendNames() {
