@@ -38,8 +38,8 @@ struct Medium {
   MediaKind kind = MediaKind::kPicture;
   std::string path = {};  // of the file; empty: `bytes` are its content
   std::string bytes = {};
-  // The most soft tokens of a picture, 70, 140, 280, 560 or 1120. More show finer detail and take
-  // longer. 0: as configured (generation.image_tokens), else by the size of the picture.
+  // The most soft tokens of a picture, 70, 140, 280, 560 or 1120; Gemma 3 always has 256. More show
+  // finer detail and take longer. 0: as configured (generation.image_tokens), else by its size.
   int64_t image_tokens = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <span>
 #include <utility>
 
 namespace rullama {
@@ -38,6 +39,18 @@ Result<ModelTowers> ReadOwn(const ModelFile& model_file, const Model& model,
   return read;
 }
 
+// A setting for pictures that the tower does not follow.
+void WarnOfBudget(const Config& config, const Towers& towers, Notices& notices) {
+  const auto asked = config.generation.image_tokens;
+  if (!asked || !towers.picture) return;
+  const std::span<const uint32_t> budgets = towers.picture->Budgets();
+  if (budgets.size() > 1 || *asked == budgets.front()) return;
+  notices.Warn(
+      fmt::format("generation.image_tokens (--image-tokens) is {}, which has no effect: every "
+                  "picture has {} tokens with this model",
+                  *asked, budgets.front()));
+}
+
 std::string_view KindsOf(const Towers& towers) {
   if (!towers.sound) return "pictures";
   return towers.picture ? "pictures and sound" : "sound";
@@ -64,6 +77,7 @@ Result<ModelTowers> ReadModelTowers(const Config& config, const ModelFile& model
   if (read && read->file) {
     notices.Note(fmt::format("{}: towers from '{}'", KindsOf(read->towers), read->file_name));
   }
+  if (read) WarnOfBudget(config, read->towers, notices);
   return read;
 }
 

@@ -16,20 +16,6 @@
 namespace rullama {
 namespace {
 
-// The budget of a picture: as asked, as configured, or by its size; or that of every picture, where
-// a tower has no other.
-Result<uint32_t> BudgetOf(const PictureTower& tower, const Config& config, const Medium& medium,
-                          uint32_t width, uint32_t height) {
-  const std::span<const uint32_t> budgets = tower.Budgets();
-  if (budgets.size() == 1) return budgets.front();
-  const int64_t asked =
-      medium.image_tokens > 0 ? medium.image_tokens : config.generation.image_tokens.value_or(0);
-  if (asked == 0) return DefaultImageTokens(width, height);
-  if (std::ranges::find(budgets, asked) != budgets.end()) return static_cast<uint32_t>(asked);
-  return MakeError(ErrorKind::kUsage, "usage.request", "image_tokens is {}, expected one of {}",
-                   asked, fmt::join(budgets, ", "));
-}
-
 // The bytes of the pixels of a soft token.
 uint64_t BytesOfToken(const PictureTower& tower) {
   constexpr uint64_t kChannels = 3;
@@ -138,8 +124,11 @@ Status MediaReader::PlanPicture(const Medium& medium, MediumPlan& plan) const {
   RL_ASSIGN_OR_RETURN(const PictureHeader header, ReadPictureHeader(plan.file));
   plan.width = header.width;
   plan.height = header.height;
+  const int64_t asked = medium.image_tokens > 0
+                            ? medium.image_tokens
+                            : model_.config().generation.image_tokens.value_or(0);
   RL_ASSIGN_OR_RETURN(plan.image_tokens,
-                      BudgetOf(*tower, model_.config(), medium, header.width, header.height));
+                      PictureBudget(tower->Budgets(), asked, header.width, header.height));
   // A picture on its side has the same squares, in columns instead of rows.
   RL_ASSIGN_OR_RETURN(const BlockGrid grid,
                       tower->Fit(header.width, header.height, plan.image_tokens));
@@ -337,6 +326,21 @@ class MediaPlacer {
 };
 
 }  // namespace
+
+Result<uint32_t> PictureBudget(std::span<const uint32_t> budgets, int64_t asked, uint32_t width,
+                               uint32_t height) {
+  if (asked > 0 && std::ranges::find(budgets, asked) != budgets.end()) {
+    return static_cast<uint32_t>(asked);
+  }
+  const bool has_one = budgets.size() == 1;
+  if (has_one && (asked == 0 || std::ranges::find(kImageTokenBudgets, asked) !=
+                                    std::ranges::end(kImageTokenBudgets))) {
+    return budgets.front();
+  }
+  if (asked == 0) return DefaultImageTokens(width, height);
+  return MakeError(ErrorKind::kUsage, "usage.request", "image_tokens is {}, expected {}{}", asked,
+                   has_one ? "" : "one of ", fmt::join(budgets, ", "));
+}
 
 Result<DecodedMedia> DecodeMedia(const LoadedModel& model, std::span<const Medium> media,
                                  const MediaLimits& limits) {

@@ -28,6 +28,13 @@ struct MediaLimits {
   std::stop_token stop = {};      // ends waiting and decoding
 };
 
+// The most soft tokens of a picture of these sides, of those that a tower has (`budgets`). `asked`:
+// of the request or the configuration; 0: by the sides. A tower with a single number has it for
+// every picture, whichever number of another model is asked for. Error usage.request for a number
+// that the tower does not have. Pure function.
+[[nodiscard]] Result<uint32_t> PictureBudget(std::span<const uint32_t> budgets, int64_t asked,
+                                             uint32_t width, uint32_t height);
+
 // Reads and decodes the media of a request, one after another, and scales each picture before the
 // next one is decoded. Headers are looked at first, so that nothing is decoded of a request that
 // has too much or something that no decoder knows. Blocks until the budget has room. Errors:
