@@ -1,5 +1,7 @@
 #include "engine/model_session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -64,6 +66,15 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
         "could change answers (drafts.mtp: true uses it)");
   }
   RL_RETURN_IF_ERROR(ChooseSettings(leaves_out ? WithoutAssistant(options, config()) : options));
+  if (const Status drafts = CheckDrafts(); !drafts) {
+    if (assistant->asked) {
+      return MakeError(drafts.error().kind, "draft.refused",
+                       "the drafter '{}' does not run with this backend: {}", assistant->name,
+                       drafts.error().message);
+    }
+    notices.Note(fmt::format("the drafter of the model is not used: {}", drafts.error().message));
+    RL_RETURN_IF_ERROR(ChooseSettings(WithoutAssistant(options, config())));
+  }
   load_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - model_.started).count();
   return OkStatus();
@@ -131,6 +142,17 @@ Status ModelSession::CheckGraphs(const ModelSessionOptions& options) const {
     if (first) first = std::move(status);
   }
   return first;
+}
+
+Status ModelSession::CheckDrafts() const {
+  if (!graphs_.drafts) return OkStatus();
+  for (const DraftGraphs::Length& length : graphs_.drafts->lengths) {
+    for (const GraphHandle handle : {length.graph, length.judging}) {
+      RL_RETURN_IF_ERROR(
+          CheckSupport(session_->graphs()[handle.index].graph, devices_, placement_));
+    }
+  }
+  return OkStatus();
 }
 
 int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {

@@ -84,6 +84,9 @@ class ModelSession {
   [[nodiscard]] Result<uint64_t> TowerBytes() const;
   Status ChooseSettings(const ModelSessionOptions& options);
   [[nodiscard]] Status CheckGraphs(const ModelSessionOptions& options) const;
+  // Whether the devices run the steps of the model's assistant, if it has one. Error
+  // placement.refused.
+  [[nodiscard]] Status CheckDrafts() const;
   // The most rows of a step with soft tokens; 0 for a session that reads none.
   [[nodiscard]] int64_t MediaRows(const ModelSessionOptions& options) const;
   // One lane for each device that has layers, in a batch on several of them.

@@ -79,5 +79,17 @@ TEST_F(DrafterTest, IsNotAModel) {
   EXPECT_EQ(file.at("drafter").at("target_width"), 256);
 }
 
+TEST_F(DrafterTest, ThatTheBackendDoesNotRunIsAnErrorBeforeThePrompt) {
+  RunOptions options;
+  options.environment.emplace_back("RULLAMA_FAULTY_REFUSES=draft.1.");
+  const RunResult run =
+      RunRullama({"-m", model_.string(), "--plugin", RULLAMA_FAULTY_PLUGIN, "--backend", "faulty",
+                  "--draft-model", kModels + "mtp/tiny-e2b-mtp-f16.gguf", "-p", "x", "-n", "2"},
+                 options);
+  EXPECT_EQ(run.exit_code, 3) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("tiny-e2b-mtp-f16.gguf' does not run with this backend: "));
+  EXPECT_THAT(run.err, HasSubstr("refused by faulty: not today [draft.refused]"));
+}
+
 }  // namespace
 }  // namespace rullama::cli_test
