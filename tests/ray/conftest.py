@@ -12,7 +12,10 @@ import pytest
 import ray
 import requests
 from ray import serve
+from ray._private import services
 from ray.cluster_utils import Cluster
+from ray.serve._private import api as serve_api
+from ray.serve._private import client as serve_client
 
 import rullama
 from rullama.ray import AppConfig, build_app
@@ -25,6 +28,29 @@ SLOTS = 2
 ONGOING = 4  # of a replica
 QUEUED = 8
 MAX_BODY_BYTES = 4 << 20
+#: Seconds after which something hangs. No test depends on how soon something happens.
+PATIENCE_S = 600
+
+
+def patient(get_node):
+    """``get_node()``, which raises ``RuntimeError`` until a node has registered, as one that waits for it."""
+
+    def get(gcs_address, node_id):
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return get_node(gcs_address, node_id)
+            except RuntimeError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
+
+    return get
+
+
+# Limits of Ray that no variable sets (run.sh has the others): 30 s for a node, 60 s for the proxy of Serve.
+services.get_node = patient(services.get_node)
+serve_api.HTTP_PROXY_TIMEOUT = serve_client.HTTP_PROXY_TIMEOUT = PATIENCE_S
 
 
 @pytest.fixture(scope="session")
@@ -57,12 +83,12 @@ def free_port():
         return one.getsockname()[1]
 
 
-def eventually(what, seconds=60, say=lambda: "no more is known"):
-    """Waits until ``what()`` is true and returns it. A failure quotes ``say()``."""
-    end = time.monotonic() + seconds
+def eventually(what, say=lambda: "no more is known", every_s=0.1):
+    """Asks until ``what()`` is true and returns it. A failure quotes ``say()``."""
+    end = time.monotonic() + PATIENCE_S
     while not (value := what()):
-        assert time.monotonic() < end, f"it did not happen in {seconds} s: {say()}"
-        time.sleep(0.1)
+        assert time.monotonic() < end, f"it did not happen in {PATIENCE_S} s: {say()}"
+        time.sleep(every_s)
     return value
 
 
@@ -86,13 +112,13 @@ class App:
         self.config = config
 
     def post(self, path, body, **options):
-        return requests.post(self.url + path, json=body, timeout=120, **options)
+        return requests.post(self.url + path, json=body, timeout=PATIENCE_S, **options)
 
     def complete(self, i, tokens=8, padding=0):
         """Completes prompt ``i``; the body has ``padding`` spaces after it."""
         body = json.dumps({"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}) + padding * " "
         return requests.post(
-            self.url + "/v1/completions", data=body, headers={"Content-Type": "application/json"}, timeout=120
+            self.url + "/v1/completions", data=body, headers={"Content-Type": "application/json"}, timeout=PATIENCE_S
         )
 
     def replicas(self):
@@ -124,7 +150,7 @@ def app(cluster):
         "max_ongoing_requests": ONGOING,
         "max_queued_requests": QUEUED,
         "health_check_period_s": 1,
-        "health_check_timeout_s": 2,
+        "health_check_timeout_s": 10,  # of an engine that is slowed; three failures end a replica that hangs
         "prefix_imbalance": 2,
         "drain_s": 1,
         "ingress_resources": {"node:__internal_head__": 0.001},  # the node that is lost is another

@@ -38,5 +38,13 @@ export RAY_prestart_worker_first_driver=0 RAY_enable_worker_prestart=0
 # The controller of Ray Train looks at its workers every two seconds.
 export RAY_TRAIN_HEALTH_CHECK_INTERVAL_S=0.2
 export RAY_DATA_PARQUET_FOOTER_NUM_ACTORS=1 RAY_DATA_PARQUET_FOOTER_IO_CONCURRENCY=2
+# Beside busy processes a process of Ray needs a minute to start. Ray gives the proxy of Serve 5 seconds, then kills it
+# and fails, and has other such limits. Processes that end are noticed without them. Nor does Ray kill workers for the
+# memory that other programs use.
+export RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S=600 RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S=600
+export RAY_worker_register_timeout_seconds=600 RAY_agent_register_timeout_ms=600000
+export RAY_gcs_server_port_wait_time_s=600 RAY_gcs_server_request_timeout_seconds=600
+export RAY_health_check_timeout_ms=600000 RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S=600
+export RAY_memory_monitor_refresh_ms=0
 cd "$source/tests/ray"
 "$venv/bin/python" -m pytest -q -p no:cacheprovider -W ignore --show-capture=no -m "$markers"

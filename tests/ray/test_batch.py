@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ import pytest
 
 import rullama
 from batch_driver import MODEL_OPTIONS, OPTIONS, run
-from conftest import E2B
+from conftest import E2B, eventually
 from rullama.ray._batch import _Job, _warn_if_full, _Worker, row_seed
 
 ROWS = 320
@@ -49,14 +48,6 @@ def workers():
     return found
 
 
-def wait_for(what, seconds=120):
-    end = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-    return value
-
-
 @pytest.mark.nightly
 def test_each_row_is_written_once_although_the_driver_and_a_worker_are_killed(cluster, tmp_path):
     write_input(tmp_path)
@@ -66,7 +57,7 @@ def test_each_row_is_written_once_although_the_driver_and_a_worker_are_killed(cl
         env=environment,
         cwd=Path(__file__).parent,
     )
-    wait_for(lambda: len(done(tmp_path)) >= 2 or driver.poll() is not None)
+    eventually(lambda: len(done(tmp_path)) >= 2 or driver.poll() is not None, every_s=0.02)
     assert driver.poll() is None, "the driver ended before it could be killed"
     driver.send_signal(signal.SIGKILL)
     driver.wait()
@@ -77,7 +68,7 @@ def test_each_row_is_written_once_although_the_driver_and_a_worker_are_killed(cl
     killed = []
 
     def kill_a_worker():
-        wait_for(lambda: len(done(tmp_path)) > len(first))
+        eventually(lambda: len(done(tmp_path)) > len(first), every_s=0.02)
         pids = workers()
         if pids:
             os.kill(pids[0], signal.SIGKILL)

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from conftest import E2B, ROOT
+from conftest import E2B, PATIENCE_S, ROOT
 
 
 def example(url):
@@ -11,7 +11,7 @@ def example(url):
     text = (ROOT / "docs" / "server.md").read_text()
     (code,) = [one.split("```")[0] for one in text.split("```python\n")[1:]]
     code = code.replace("http://127.0.0.1:11435", url).replace("gemma4:e2b", E2B.stem)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

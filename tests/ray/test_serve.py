@@ -17,7 +17,7 @@ import pytest
 import requests
 from ray import serve
 
-from conftest import MAX_BODY_BYTES, ONGOING, PROGRAM, QUEUED, REPORT, eventually
+from conftest import MAX_BODY_BYTES, ONGOING, PATIENCE_S, PROGRAM, QUEUED, REPORT, eventually
 from rullama.ray import build_app
 from rullama.ray._config import AppConfig
 from rullama.ray._engine import Engine, EngineError
@@ -56,7 +56,7 @@ def content(answer):
 )
 def test_answers_and_errors_are_those_of_the_server(app, alone, path, body):
     ours = app.post(path, body)
-    theirs = requests.post(alone + path, json=body, timeout=60)
+    theirs = requests.post(alone + path, json=body, timeout=PATIENCE_S)
     assert ours.status_code == theirs.status_code
     assert content(ours.json()) == content(theirs.json())
     assert ours.headers["Content-Type"] == theirs.headers["Content-Type"]
@@ -64,9 +64,9 @@ def test_answers_and_errors_are_those_of_the_server(app, alone, path, body):
 
 
 def test_a_body_that_is_no_json_and_one_that_is_too_long_are_refused(app):
-    broken = requests.post(app.url + "/v1/completions", data=b"{", timeout=60)
+    broken = requests.post(app.url + "/v1/completions", data=b"{", timeout=PATIENCE_S)
     assert broken.status_code == 400 and broken.json()["error"]["type"] == "invalid_request_error"
-    long = requests.post(app.url + "/v1/completions", data=b" " * (MAX_BODY_BYTES + 1), timeout=60)
+    long = requests.post(app.url + "/v1/completions", data=b" " * (MAX_BODY_BYTES + 1), timeout=PATIENCE_S)
     assert long.status_code == 413 and long.json()["error"]["code"] == "body_too_large"
 
 
@@ -102,7 +102,7 @@ def test_prompts_with_the_same_beginning_go_to_the_replica_that_has_read_it(app)
 
 
 def metric(state, name):
-    text = requests.get(state["address"] + "/metrics", timeout=30).text
+    text = requests.get(state["address"] + "/metrics", timeout=PATIENCE_S).text
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
@@ -151,7 +151,7 @@ def expected_texts(alone, count, tokens=8):
     texts = []
     for i in range(count):
         body = {"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}
-        answer = requests.post(alone + "/v1/completions", json=body, timeout=60).json()
+        answer = requests.post(alone + "/v1/completions", json=body, timeout=PATIENCE_S).json()
         texts.append(answer["choices"][0]["text"])
     return texts
 
@@ -311,8 +311,7 @@ def test_replicas_follow_the_load(app):
 
 @pytest.mark.long
 def test_running_answers_end_before_their_replica_does(app):
-    # Even while other tests run the answer takes fewer seconds than this.
-    serve.run(build_app(dataclasses.replace(app.config, drain_s=100)))
+    serve.run(build_app(dataclasses.replace(app.config, drain_s=PATIENCE_S)))
     pids = [state["pid"] for state in app.replicas().values()]
     body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}
     with app.post("/v1/completions", body, stream=True) as answer:
