@@ -177,7 +177,7 @@ TEST_P(Ends, ATestAndNotTheRun) {
   const auto& [fault, words] = GetParam();
   const std::string report = TemporaryDirectory() / "crash.json";
   const RunResult run =
-      RunWrong(fault, {"--filter", "Op.re*", "--seed", "5", "--timeout", "20", "--json", report});
+      RunWrong(fault, {"--filter", "Op.re*", "--seed", "5", "--timeout", "300", "--json", report});
   EXPECT_EQ(run.exit_code, kTestFailed) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("wrong "));  // the header, once
   EXPECT_THAT(run.out, HasSubstr(std::string("[  FAILED  ] Op.reshape/f32_t7\n  ") + words));

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
+#include <span>
+#include <string_view>
 
 #include "core/gguf/gguf.h"
 #include "core/gguf/gguf_writer.h"
@@ -16,21 +17,7 @@ using ::testing::HasSubstr;
 
 const std::filesystem::path kModels = RULLAMA_SOURCE_DIR "/../shared/models";
 
-TEST(GgufSharedTest, VocabularyIsReadInPlaceAndOpensQuickly) {
-  using Clock = std::chrono::steady_clock;
-  constexpr auto kBound = std::chrono::milliseconds(100);  // measured: 2 ms on an idle machine
-  auto best = Clock::duration::max();
-  for (int i = 0; i < 5; ++i) {
-    const auto start = Clock::now();
-    const auto opened = GgufFile::Open(kModels / "gemma4-vocab.gguf");
-    best = std::min(best, Clock::now() - start);
-    ASSERT_TRUE(opened) << opened.error().ToString();
-  }
-  EXPECT_LT(best, kBound);
-  RecordProperty(
-      "open_us",
-      static_cast<int>(std::chrono::duration_cast<std::chrono::microseconds>(best).count()));
-
+TEST(GgufSharedTest, VocabularyIsReadInPlace) {
   const auto file = GgufFile::Open(kModels / "gemma4-vocab.gguf");
   ASSERT_TRUE(file) << file.error().ToString();
   EXPECT_EQ(file->GetString("general.architecture").value(), "gemma4");
@@ -39,6 +26,11 @@ TEST(GgufSharedTest, VocabularyIsReadInPlaceAndOpensQuickly) {
   EXPECT_EQ(tokens.size(), 262144u);
   EXPECT_EQ(merges.size(), 514906u);
   EXPECT_EQ(*tokens.begin(), "<pad>");
+  const auto bytes = file->bytes();
+  for (const std::string_view text : {*tokens.begin(), *merges.begin()}) {
+    const auto inside = std::as_bytes(std::span(text));
+    EXPECT_TRUE(inside.data() >= bytes.data() && &inside.back() <= &bytes.back());
+  }
   size_t spaces = 0;
   for (const std::string_view merge : merges) spaces += merge.find(' ') != merge.npos ? 1 : 0;
   EXPECT_EQ(spaces, merges.size());

@@ -117,7 +117,7 @@ class PullTest(StoreTest):
                 while hub.sent < 2 << 20 and process.poll() is None:
                     time.sleep(0.01)
                 process.send_signal(number)
-                _, errors = process.communicate(timeout=30)
+                _, errors = process.communicate(timeout=60)
                 self.assertEqual(process.returncode, code)
                 self.assertIn("again", errors)
                 self.check_nothing_final()

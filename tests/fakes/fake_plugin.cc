@@ -12,7 +12,7 @@
 //                                     function F (a table member, or "query") throws, fails, fails
 //                                     without a text, returns an unknown code, fails with a text
 //                                     that is neither terminated nor UTF-8, returns RL_OK and a
-//                                     null handle, or sleeps for 300 ms
+//                                     null handle, or sleeps for 1 s
 //   crash=F  overflow=F               function F reads from an invalid address, or fills its stack
 //   fail_at=F:N                       the N-th call of F fails (1 is the first)
 //   meet=F:N                          the calls N and N + 1 of F continue once both were made, by
@@ -63,8 +63,8 @@ struct rl_plan {
 namespace {
 
 constexpr int32_t kGarbageCode = 4711;
-constexpr auto kHang = std::chrono::milliseconds(300);
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kHang = std::chrono::seconds(1);
+constexpr auto kPatience = std::chrono::minutes(5);
 
 // The script in RULLAMA_FAKE, and the number of calls of each function since the last query.
 struct Script {

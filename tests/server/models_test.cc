@@ -48,10 +48,10 @@ std::vector<std::string> Loaded(const Models& models) {
   return ids;
 }
 
-// Waits until `condition` holds; the test fails after half a minute.
+// Waits until `condition` holds; the test fails after five minutes.
 template <typename Condition>
 void WaitUntil(const Condition& condition) {
-  for (int i = 0; i < 3000 && !condition(); ++i) {
+  for (int i = 0; i < 30'000 && !condition(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(condition());
