@@ -32,12 +32,7 @@ Status CanvasLoop::Begin(int32_t slot) {
     jobs_.End(slot, StopReason::kMaxTokens);
     return OkStatus();
   }
-  RL_ASSIGN_OR_RETURN(auto random, MakeCanvasRandom(options_.canvas->random, job.sampling.seed,
-                                                    job.sampling.stream));
-  CanvasGeneratorOptions options = options_.canvas->generator;
-  options.slot = slot;
-  options.capacity = options_.CapacityOf(job);
-  running.canvases = std::make_unique<CanvasWriter>(session_, std::move(random), options);
+  RL_ASSIGN_OR_RETURN(running.canvases, make_writer_(slot, job));
   return OkStatus();
 }
 
@@ -61,7 +56,7 @@ bool CanvasLoop::Step() {
   const int32_t slot = turn_->slot;
   RunningJob& running = jobs_.At(slot);
   const EngineClock::time_point begin = EngineClock::now();
-  const auto progress = running.canvases->generator.Advance(running.job->max_tokens);
+  const auto progress = running.canvases->Advance(running.job->max_tokens);
   counters_.CountStep(&EngineStats::denoise,
                       static_cast<size_t>(options_.canvas->generator.canvas_length), begin);
   if (progress) {
@@ -74,14 +69,14 @@ bool CanvasLoop::Step() {
 
 void CanvasLoop::TakeProgress(int32_t slot, const CanvasGenerator::Progress& progress) {
   RunningJob& running = jobs_.At(slot);
-  const CanvasGenerator& generator = running.canvases->generator;
+  const CanvasWriter& writer = *running.canvases;
   AnswerChannel& channel = *running.job->channel;
-  channel.Push(DraftOf(generator.canvases() - (progress.finished ? 1 : 0), progress.step));
+  channel.Push(DraftOf(writer.canvases() - (progress.finished ? 1 : 0), progress.step));
   if (!progress.finished) return;
   if (!progress.text.empty()) channel.Push(DrawnCanvas{progress.text});
   running.drawn += std::ssize(progress.text);
   if (progress.end) return jobs_.End(slot, *progress.end);
-  for (const int32_t token : generator.canvas()) contents_.AppendDrawn(slot, token);
+  for (const int32_t token : writer.canvas()) contents_.AppendDrawn(slot, token);
   turn_.reset();
 }
 

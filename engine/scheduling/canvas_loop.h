@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
 #include "engine/canvas_generator.h"
+#include "engine/scheduling/canvas_writer.h"
 #include "engine/scheduling/engine_counters.h"
 #include "engine/scheduling/scheduler_options.h"
 #include "engine/scheduling/slot_contents.h"
@@ -19,9 +21,10 @@ namespace rullama {
 class CanvasLoop {
  public:
   // `options.canvas` is set.
-  CanvasLoop(Session& session, const SchedulerOptions& options, SlotContents& contents,
-             SlotJobs& jobs, EngineCounters& counters)
+  CanvasLoop(Session& session, MakeCanvasWriter make_writer, const SchedulerOptions& options,
+             SlotContents& contents, SlotJobs& jobs, EngineCounters& counters)
       : session_(session),
+        make_writer_(std::move(make_writer)),
         options_(options),
         contents_(contents),
         jobs_(jobs),
@@ -47,6 +50,7 @@ class CanvasLoop {
   void TakeProgress(int32_t slot, const CanvasGenerator::Progress& progress);
 
   Session& session_;
+  const MakeCanvasWriter make_writer_;
   const SchedulerOptions& options_;
   SlotContents& contents_;
   SlotJobs& jobs_;

@@ -4,27 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "core/base/session_stats.h"
-#include "engine/canvas_generator.h"
 #include "engine/drafts/draft_length.h"
 #include "engine/job.h"
 #include "engine/prompt_encoder.h"
-#include "samplers/canvas_random.h"
+#include "engine/scheduling/canvas_writer.h"
 
 namespace rullama {
-
-// Writes the canvases of a job.
-struct CanvasWriter {
-  CanvasWriter(Session& session, std::unique_ptr<CanvasRandom> numbers,
-               CanvasGeneratorOptions options)
-      : random(std::move(numbers)), generator(session, *random, std::move(options)) {}
-
-  std::unique_ptr<CanvasRandom> random;
-  CanvasGenerator generator;
-};
 
 // Steps without a draft after which a slot whose drafts did not pay tries one; twice as many after
 // each such draft that was wrong.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/alternate_stack.h"
+#include "engine/scheduling/canvas_writer.h"
 
 namespace rullama {
 namespace {
@@ -21,7 +22,8 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       jobs_(session, options_, contents_, counters_),
       admission_(waiting_, contents_, jobs_, counters_),
       canvases_(options_.canvas
-                    ? std::make_optional<CanvasLoop>(session, options_, contents_, jobs_, counters_)
+                    ? std::make_optional<CanvasLoop>(session, CanvasWritersOf(session, options_),
+                                                     options_, contents_, jobs_, counters_)
                     : std::nullopt),
       reader_(session, options_, contents_, jobs_, canvases_ ? &*canvases_ : nullptr, counters_) {
   if (!canvases_) decoder_.emplace(session, options_, contents_, jobs_, counters_);

@@ -6,16 +6,12 @@
 #include <utility>
 #include <variant>
 
-#include "engine/drafts/cut_points.h"
-#include "engine/scheduling/counting_model_test_util.h"
+#include "engine/scheduling/job_slots_test_util.h"
 
 namespace rullama {
 namespace {
 
 using ::testing::ElementsAre;
-
-constexpr int64_t kCapacity = 64;
-constexpr int64_t kChunk = 4;
 
 struct Answer {
   std::vector<int32_t> tokens;
@@ -42,25 +38,19 @@ Answer Read(AnswerChannel& channel) {
 class SchedulerTest : public ::testing::Test {
  protected:
   void Start(int64_t slots) {
-    batch_.emplace(slots, kCapacity, kChunk);
+    batch_.emplace(slots, kSlotCapacity, kPromptChunk);
     scheduler_.emplace(batch_->session(),
                        SchedulerOptions{.graphs = batch_->graphs(),
                                         .slots = slots,
-                                        .capacity = kCapacity,
+                                        .capacity = kSlotCapacity,
                                         .vocabulary = kCountedTokens,
-                                        .chunk = kChunk,
+                                        .chunk = kPromptChunk,
                                         .end_tokens = {kEndToken},
                                         .cancelled = cancelled_},
                        wakeup_);
   }
   std::unique_ptr<Job> MakeJob(std::vector<int32_t> prompt, int64_t max_tokens = -1) {
-    auto job = std::make_unique<Job>();
-    job->cuts = CutPoints(std::ssize(prompt), kChunk, {});
-    job->prompt = std::move(prompt);
-    job->max_tokens = max_tokens;
-    job->sampling.temperature = 0;
-    job->channel = std::make_shared<AnswerChannel>(wakeup_);
-    return job;
+    return CountingJob(wakeup_, std::move(prompt), max_tokens);
   }
   // Submits a job and returns its channel.
   std::shared_ptr<AnswerChannel> Submit(std::unique_ptr<Job> job) {
