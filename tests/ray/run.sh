@@ -35,6 +35,8 @@ export PYTHONPYCACHEPREFIX=$venv/pycache
 export RAY_USAGE_STATS_ENABLED=0 RAY_DATA_DISABLE_PROGRESS_BARS=1
 # Each process of Ray takes seconds of a processor to start; a machine of two cores needs few of them.
 export RAY_prestart_worker_first_driver=0 RAY_enable_worker_prestart=0
+# Workers would run at niceness 15, beside a busy process with a twentieth of its share.
+export RAY_worker_niceness=0
 # The controller of Ray Train looks at its workers every two seconds.
 export RAY_TRAIN_HEALTH_CHECK_INTERVAL_S=0.2
 export RAY_DATA_PARQUET_FOOTER_NUM_ACTORS=1 RAY_DATA_PARQUET_FOOTER_IO_CONCURRENCY=2
