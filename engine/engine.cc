@@ -21,6 +21,7 @@
 #include "engine/engine_access.h"
 #include "engine/generation_impl.h"
 #include "engine/home_process.h"
+#include "engine/loading/auto_slots.h"
 #include "engine/loading/cache_limits.h"
 #include "engine/loading/engine_config.h"
 #include "engine/loading/logged_notices.h"
@@ -38,7 +39,7 @@
 namespace rullama {
 namespace {
 
-ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
+ModelInfo InfoOf(const ModelSession& session) {
   const LoadedModel& model = session.model();
   ModelInfo info = EngineAccess::FileInfo(model.file);
   info.backend = session.devices().backend;
@@ -51,7 +52,7 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   info.vocabulary = model.facts().vocabulary;
   info.context_length = model.facts().context_length;
   info.capacity = model.capacity();
-  info.slots = slots;
+  info.slots = session.slots();
   if (!model.facts().encodes()) {
     const CacheTypes types = KvDtypeFor(session.config(), info.backend);
     info.cache_type = ToString(types);
@@ -74,6 +75,20 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   info.sampling = SamplingDefaultsOf(session.sampler());
   info.load_seconds = session.load_seconds();
   return info;
+}
+
+// The slots that the caller or the configuration asks for, else those that there are at least.
+int64_t SlotsFor(const EngineSetup& setup, const Config& config) {
+  const std::optional<int64_t> asked = setup.slots ? setup.slots : config.context.slots;
+  return asked.value_or(setup.auto_slots ? kFewestAutoSlots : 1);
+}
+
+// Whether there may be more of them where the device has room. A draft model of its own is opened
+// before the device is known, and needs as many; canvases take turns, and texts need no slot.
+bool DeviceChoosesSlots(const EngineSetup& setup, const LoadedModel& model) {
+  if (!setup.auto_slots || setup.slots || model.config().context.slots) return false;
+  const ModelFacts& facts = model.facts();
+  return !facts.denoises() && !facts.encodes() && !model.config().drafts.model;
 }
 
 std::vector<int32_t> EndTokens(const Tokenizer& tokenizer) {
@@ -229,9 +244,9 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
     media_budget = std::make_shared<MediaBudget>(kNoWaiting);
   }
   const bool denoises = model.facts().denoises();
-  const int64_t slots = setup.slots.value_or(model.config().context.slots);
   ModelSessionOptions options{.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,
-                              .slots = slots,
+                              .slots = SlotsFor(setup, model.config()),
+                              .auto_slots = DeviceChoosesSlots(setup, model),
                               .plugin_paths = setup.plugin_paths,
                               .observer = setup.hooks.observer};
   if (denoises) {
@@ -248,7 +263,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
     assistant_drafter = std::make_unique<AssistantDrafter>(
         session->session(), *session->graphs().drafts, EndTokens(session->tokenizer()));
   }
-  info = InfoOf(*session, slots);
+  info = InfoOf(*session);
   const ModelFacts& facts = session->model().facts();
   const LayeredConfig& layers = session->model().layers;
   const uint64_t available = AvailableHostMemory();
@@ -271,7 +286,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   runner = std::make_unique<Scheduler>(
       session->session(),
       SchedulerOptions{.graphs = session->graphs(),
-                       .slots = slots,
+                       .slots = info.slots,
                        .capacity = info.capacity,
                        .vocabulary = info.vocabulary,
                        .chunk = info.chunk,

@@ -19,7 +19,8 @@
 namespace rullama {
 
 struct EngineSetup {
-  std::optional<int64_t> slots = {};           // none: context.slots
+  std::optional<int64_t> slots = {};  // none: context.slots, else one
+  bool auto_slots = false;            // where neither tells: as auto_slots.h chooses for the device
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
   HostHooks hooks = {};
   WarmUp warm_up = WarmUp::kOff;  // unless the configuration says otherwise (backend.warm_up)

@@ -12,6 +12,7 @@
 #include "engine/drafts/draft_model.h"
 #include "engine/loading/backend_check.h"
 #include "engine/loading/layer_placement.h"
+#include "engine/scheduling/scheduler_options.h"
 #include "media/picture_size.h"
 
 namespace rullama {
@@ -110,6 +111,7 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   RL_RETURN_IF_ERROR(CheckCacheTypes(*model_.model, config(), devices_));
   std::optional<DeviceSettings> built;
   std::optional<uint64_t> towers;
+  std::vector<uint64_t> bytes;  // of each device, by the session that was built last
   const auto need = [&](const DeviceSettings& asked) -> Result<std::vector<uint64_t>> {
     built = asked;
     RL_RETURN_IF_ERROR(BuildSession(options, asked));
@@ -118,17 +120,42 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
     if (!towers) {
       RL_ASSIGN_OR_RETURN(towers, TowerBytes());
     }
-    std::vector<uint64_t> bytes;
-    bytes.reserve(needs.size());
+    bytes.clear();
     for (const MemoryNeed& of_device : needs) bytes.push_back(of_device.total());
     bytes.front() += *towers + options.reserved_bytes;
     return bytes;
   };
-  RL_ASSIGN_OR_RETURN(settings,
-                      ChooseForDevices(std::move(settings), auto_choices_,
-                                       devices_.DescribeLayerDevices(), capacity(), need));
-  if (built != settings) RL_RETURN_IF_ERROR(BuildSession(options, settings));
-  return CheckGraphs(options);
+  const std::vector<DeviceDescription> devices = devices_.DescribeLayerDevices();
+  RL_ASSIGN_OR_RETURN(
+      settings, ChooseForDevices(std::move(settings), auto_choices_, devices, capacity(), need));
+  ModelSessionOptions chosen = options;
+  if (options.auto_slots && devices.size() == 1 && IsGpu(devices.front())) {
+    if (built != settings) RL_RETURN_IF_ERROR(need(settings));
+    RL_ASSIGN_OR_RETURN(const bool are_others,
+                        ChooseSlots(SlotRoomOf(devices.front(), bytes.front()), chosen));
+    settings.max_t = std::min(settings.max_t, capacity());
+    if (are_others) built.reset();
+  }
+  if (built != settings) RL_RETURN_IF_ERROR(BuildSession(chosen, settings));
+  return CheckGraphs(chosen);
+}
+
+Result<bool> ModelSession::ChooseSlots(const SlotRoom& room, ModelSessionOptions& options) {
+  const CacheTypes types = KvDtypeFor(config(), devices_.backend);
+  const SlotChoice given{.slots = options.slots, .capacity = capacity()};
+  const SlotChoice choice =
+      rullama::ChooseSlots(room, given.capacity, !config().context.capacity, [&](int64_t tokens) {
+        return model_.model->CacheBytes(
+            {.capacity = tokens, .kv_dtype = types, .spare_rows = options.spare_rows});
+      });
+  if (choice == given) return false;
+  if (choice.capacity != given.capacity) {
+    RL_RETURN_IF_ERROR(model_.layers.Set("context.capacity", std::to_string(choice.capacity),
+                                         Origin::kFlag, "context.slots"));
+  }
+  options.slots = choice.slots;
+  if (options.decode_rows > 0) options.decode_rows = DecodeRows(options.slots, options.max_draft);
+  return true;
 }
 
 // A model whose weights no device reads is refused now, not by its first step. Of the graphs of a

@@ -10,6 +10,7 @@
 #include "engine/drafts/assistant_file.h"
 #include "engine/host_hooks.h"
 #include "engine/loading/auto_settings.h"
+#include "engine/loading/auto_slots.h"
 #include "engine/loading/backend_setup.h"
 #include "engine/loading/loaded_model.h"
 #include "engine/media/media_encoder.h"
@@ -25,6 +26,7 @@ struct ModelSessionOptions {
   // of kBatch decides itself.
   int64_t media_rows = 0;
   int64_t slots = 1;        // sequences with a cache of their own
+  bool auto_slots = false;  // as auto_slots.h chooses for the device; `slots` are kFewestAutoSlots
   int64_t decode_rows = 0;  // drawn in a step with kBatch; 0: one per slot
   int64_t spare_rows = 0;   // as BuildOptions::spare_rows
   // Borrowed; with kBatch; null: none. One that nobody asked for is left out where the length of a
@@ -83,6 +85,8 @@ class ModelSession {
   // usual number of tokens.
   [[nodiscard]] Result<uint64_t> TowerBytes() const;
   Status ChooseSettings(const ModelSessionOptions& options);
+  // Sets the slots of `options` and the tokens of each. Returns whether they are others now.
+  Result<bool> ChooseSlots(const SlotRoom& room, ModelSessionOptions& options);
   [[nodiscard]] Status CheckGraphs(const ModelSessionOptions& options) const;
   // Whether the devices run the steps of the model's assistant, if it has one. Error
   // placement.refused.

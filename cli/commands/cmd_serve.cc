@@ -273,11 +273,14 @@ std::string OthersText(size_t others) {
   return fmt::format(" and {} other{}", others, others == 1 ? "" : "s");
 }
 
-// What a slot takes, as a line; nothing for a model without a cache.
-std::string SlotText(const ModelInfo& info) {
+// The slots and what they take, as a line; nothing for a model without a cache.
+std::string SlotText(const ModelInfo& info, const ContextConfig& asked) {
   if (info.slot_bytes == 0) return {};
-  return fmt::format("each slot has a KV cache of {} in {}\n",
-                     SizeText(static_cast<uint64_t>(info.slot_bytes)), info.cache_type);
+  const auto bytes = static_cast<uint64_t>(info.slot_bytes);
+  return fmt::format("{} slots{} of {} tokens: KV caches of {} in {}, {} each\n", info.slots,
+                     asked.slots ? "" : " (auto)", info.capacity,
+                     SizeText(bytes * static_cast<uint64_t>(info.slots)), info.cache_type,
+                     SizeText(bytes));
 }
 
 Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
@@ -331,7 +334,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
       auto http,
       server::HttpServer::Start(http_options, [&](server::Exchange& one) { api->Handle(one); }));
   listener = http.get();
-  console.WriteError(SlotText(info));
+  console.WriteError(SlotText(info, models.front().config.values().context));
   console.WriteError(fmt::format("listening on http://{}:{} ({}{} on {}, {} slots of {} tokens)\n",
                                  config.host, http->port(), models.front().id,
                                  models.size() == 1 ? "" : OthersText(models.size() - 1),
@@ -376,7 +379,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   AddSamplerOptions(*command, flags->config);
   AddDraftOptions(*command, flags->config);
   AddSetting(*command, flags->config, "--slots,--parallel", "context.slots",
-             "Requests that run at the same time [default 4]");
+             "Requests that run at the same time [default auto: at least 4, by the device]");
   AddWarmUpOption(*command, flags->config, "dispatch");
   AddSetting(*command, flags->config, "--max-loaded-models", "server.max_loaded_models",
              "Models that are loaded at the same time")

@@ -14,11 +14,11 @@
 #include "core/config/schema.h"
 #include "core/config/value_codec.h"
 #include "engine/engine_access.h"
+#include "engine/loading/auto_slots.h"
 
 namespace rullama::cli {
 namespace {
 
-constexpr int64_t kDefaultSlots = 4;
 constexpr KeepAlive kKeepOfSeveral = std::chrono::minutes(5);
 // The blocks and keys of the configuration that a model may set for itself.
 constexpr std::string_view kOwnSettings[] = {"context.",
@@ -42,10 +42,8 @@ std::time_t TimeOf(const std::string& file) {
   return ::stat(file.c_str(), &status) == 0 ? status.st_mtime : std::time(nullptr);
 }
 
-int64_t SlotsOf(const LayeredConfig& config) {
-  if (config.origin("context.slots") == Origin::kDefault) return kDefaultSlots;
-  return config.values().context.slots;
-}
+// The slots of a model that is not loaded: it has at least as many.
+int64_t SlotsOf(const Config& config) { return config.context.slots.value_or(kFewestAutoSlots); }
 
 Status ApplySettings(const ServedModelSetting& model, const std::string& place,
                      LayeredConfig& config) {
@@ -140,7 +138,11 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
   RL_ASSIGN_OR_RETURN(LoadedModel loaded, rullama::LoadModel(model.config, hooks, console));
   RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, loaded.facts().layers));
   hooks.observer = TraceOf(trace, model.id);
-  const EngineSetup setup{.slots = SlotsOf(model.config),
+  // Models that are loaded at the same time leave room for each other.
+  const Config& config = model.config.values();
+  const bool alone = config.server.max_loaded_models == 1;
+  const EngineSetup setup{.slots = alone ? config.context.slots : SlotsOf(config),
+                          .auto_slots = alone,
                           .plugin_paths = flags.plugins,
                           .hooks = std::move(hooks),
                           .warm_up = WarmUp::kDispatch,
@@ -158,7 +160,7 @@ Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags
     RL_ASSIGN_OR_RETURN(const ModelFile file,
                         rullama::OpenModelFile(model.config.values().model.path));
     ModelInfo info = EngineAccess::FileInfo(file);
-    info.slots = SlotsOf(model.config);
+    info.slots = SlotsOf(model.config.values());
     served.push_back({.id = model.id,
                       .time = TimeOf(file.name),
                       .keep_alive = model.keep_alive,

@@ -40,7 +40,7 @@ struct ContextConfig {
   std::optional<int64_t> prefill_chunk;  // tokens per prefill step; without a value: by device
   KvDtype kv_dtype = KvDtype::kAuto;
   KvDtype v_dtype = KvDtype::kAuto;  // of the values; kAuto: kv_dtype
-  int64_t slots = 1;                 // sequences that share the loaded model
+  std::optional<int64_t> slots;      // sequences at a time; a server's depend on its device, else 1
 };
 
 // A device of a list.

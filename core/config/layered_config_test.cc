@@ -249,7 +249,8 @@ TEST(LayeredConfig, SaysWhatIsWrongWithAListInText) {
       {"placement.split", "[3, -1]", "settings:1:5: placement.split: expected a whole number"},
       {"placement.host_ops", "[mat_mul", "settings:1:1: not valid YAML: "},
       {"backend.devices", "[cpu", "settings:1:1: not valid YAML: "},
-      {"context.slots", "[2]", "settings:1:1: context.slots: expected a whole number from 1 to"},
+      {"context.slots", "[2]",
+       "settings:1:1: context.slots: expected auto, or a whole number from 1"},
       {"generation.nothing", "[a]", "unknown key 'nothing' in 'generation'"},
   };
   for (const auto& row : rows) {

@@ -58,8 +58,10 @@ BlockSpec ContextSchema() {
              "memory of `f16` and loses next to nothing, `q4_0` a quarter and loses a little.")
       .Field("v_dtype", &ContextConfig::v_dtype, CacheTypeCodec(),
              "Number format of the values in it, if not that of the keys; `auto`: `kv_dtype`.")
-      .Field("slots", &ContextConfig::slots, IntegerCodec{1, kMaxSlots},
-             "Sequences that can run at the same time, each with its own capacity.")
+      .Field("slots", &ContextConfig::slots, AutoCodec<IntegerCodec>{{1, kMaxSlots}},
+             "Sequences that can run at the same time, each with its own capacity. `auto` is one, "
+             "but in `rullama serve` it is 4, or more where a GPU has the memory "
+             "([server.md](server.md#limits)).")
       .Build();
 }
 

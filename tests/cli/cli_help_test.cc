@@ -45,7 +45,7 @@ TEST(Help, DefaultsAreShown) {
 
 TEST(Help, AnOptionHasOneDefault) {
   const std::string serve = RunRullama({"serve", "--help"}).out;
-  EXPECT_THAT(serve, HasSubstr("Requests that run at the same time [default 4]\n"));
+  EXPECT_THAT(serve, HasSubstr("same time [default auto: at least 4, by the device]\n"));
   for (size_t at = serve.find("[default "); at != std::string::npos;) {
     const size_t next = serve.find("[default ", at + 1);
     if (next == std::string::npos) break;

@@ -108,6 +108,30 @@ TEST(AutoSettings, AProcessorTakesShortSteps) {
   EXPECT_THAT(result.err, Not(HasSubstr("host_weights")));
 }
 
+// What a server on a GPU of so many bytes says of its slots.
+std::string SlotsOfGpu(const std::string& bytes, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {
+      "serve",     "-m",  TinyModel(), "--plugin", RULLAMA_FAULTY_PLUGIN, "--backend", "faulty",
+      "--warm-up", "off", "--port",    "0"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  RunningProgram server(arguments,
+                        {.join_streams = true, .environment = {"RULLAMA_FAULTY_GPU=" + bytes}});
+  const std::string said = server.ReadUntil("listening on http://127.0.0.1:");
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  return said;
+}
+
+TEST(AutoSlots, AServerHasAsManyAsTheGpuHasRoomFor) {
+  EXPECT_THAT(SlotsOfGpu("1000000000000"),
+              HasSubstr("8 slots (auto) of 2048 tokens: KV caches of "));
+  EXPECT_THAT(SlotsOfGpu("9000000"), HasSubstr("4 slots (auto) of 2048 tokens"));
+  EXPECT_THAT(SlotsOfGpu("1000000000000", {"--slots", "3", "-c", "512"}),
+              HasSubstr("3 slots of 512 tokens: KV caches of "));
+  EXPECT_THAT(SlotsOfGpu("1000000000000", {"--slots", "auto", "--max-loaded-models", "2"}),
+              HasSubstr("4 slots (auto) of 2048 tokens"));
+}
+
 // A lack that does not matter to a run is not a warning, and refuses nothing.
 TEST(PluginFault, WhatABackendCannotDoIsANote) {
   RunOptions options;
