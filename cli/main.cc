@@ -1,6 +1,7 @@
 // The `rullama` program: understands the command line, runs one command, turns its result into an
 // exit code. Exit codes: 0 done; ErrorKind for errors (core/base/status.h); 130 and 143 after
 // SIGINT and SIGTERM. A reader of stdout that went away is not an error.
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -77,9 +78,17 @@ std::optional<std::string> AnswerScripts(const std::vector<std::string>& words,
   return ManualPage(app, words[1], words.size() == 3 ? words[2] : "");
 }
 
+int RunAction(CommandContext& context) {
+  const Result<int> result = context.action();
+  if (!result) return ExitCodeOf(context.console, result.error());
+  if (Terminated()) return kExitTerminated;
+  if (Interrupted()) return kExitInterrupted;
+  return *result;
+}
+
 int RunProgram(int argc, char** argv) {
   Console console;
-  CommandContext context{console, {}};
+  CommandContext context{.console = console, .action = {}};
   CLI::App app("rullama runs Gemma 3 and 4 models on plugin backends.", "rullama");
   app.set_version_flag("--version", "rullama " RULLAMA_VERSION);
   app.formatter(std::make_shared<HelpFormat>());
@@ -132,11 +141,11 @@ int RunProgram(int argc, char** argv) {
       return ExitCodeOf(console, checked.error());
     }
   }
-  const Result<int> result = context.action();
-  if (!result) return ExitCodeOf(console, result.error());
-  if (Terminated()) return kExitTerminated;
-  if (Interrupted()) return kExitInterrupted;
-  return *result;
+  const int code = RunAction(context);
+  if (!context.leaves_threads) return code;
+  RestoreTerminal();
+  std::fflush(nullptr);
+  std::_Exit(code);
 }
 
 }  // namespace

@@ -543,6 +543,8 @@ ModelInfo EngineAccess::FileInfo(const ModelFile& file) {
 
 const ModelSession& EngineAccess::SessionOf(const Engine& engine) { return *engine.impl_->session; }
 
+void EngineAccess::Finish(Engine& engine) { engine.impl_->runner.reset(); }
+
 const ModelInfo& Engine::info() const { return impl_->info; }
 
 std::string Engine::Metadata(size_t max_items) const {

@@ -41,6 +41,9 @@ struct RULLAMA_LOCAL EngineAccess {
   // The session of the engine, for what does not change while requests run: model, configuration,
   // devices and settings; while none runs also the placement.
   static const ModelSession& SessionOf(const Engine& engine);
+  // Ends the work of an engine that nobody uses any more: snapshots that later requests would find
+  // are handed over. Only its destructor may follow, which closes devices.
+  static void Finish(Engine& engine);
 };
 
 }  // namespace rullama

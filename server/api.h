@@ -41,6 +41,8 @@ class Api {
   }
   // Ends all answers.
   void CancelAll() { running_.CancelAll(); }
+  // As Models::Finish(), once nothing calls Handle() any more.
+  void Finish() { models_.Finish(); }
 
   // As Models::failure().
   [[nodiscard]] std::optional<Error> failure() const { return models_.failure(); }

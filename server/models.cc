@@ -8,6 +8,7 @@
 #include "core/base/alternate_stack.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
+#include "engine/engine_access.h"
 #include "server/call.h"
 #include "server/engine_totals.h"
 
@@ -92,13 +93,22 @@ Models::Models(std::vector<ServedModel> models, std::shared_ptr<Engine> first,
   });
 }
 
-Models::~Models() {
+Models::~Models() { StopWatching(); }
+
+void Models::StopWatching() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  watcher_.join();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+void Models::Finish() {
+  StopWatching();
+  for (Entry& entry : entries_) {
+    if (entry.engine) EngineAccess::Finish(*entry.engine);
+  }
 }
 
 std::string_view Models::Resolved(std::string_view name) const {

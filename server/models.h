@@ -107,6 +107,9 @@ class Models {
   [[nodiscard]] std::optional<Error> failure() const;
   // Requests do not wait for a model any more.
   void StopWaiting();
+  // Once no model is in use any more: EngineAccess::Finish() for each. Only the destructor may
+  // follow.
+  void Finish();
 
  private:
   struct Entry {
@@ -140,6 +143,7 @@ class Models {
   [[nodiscard]] bool HasRoom() const;
   // The model without users that was used least recently, or null.
   [[nodiscard]] Entry* FindIdle();
+  void StopWatching();
   void Watch();
   // Whether it did something, for which it unlocked.
   bool WatchOne(Lock& lock, Entry& entry);

@@ -23,7 +23,10 @@ KernelCache::~KernelCache() {
   }
   if (under_way) {
     driver_.host().Log(RL_LOG_WARNING,
-                       "the driver still compiles kernels, which the next start will not have to");
+                       "the driver still compiles kernels, which cannot be stopped");
+    // A program that does not wait for them leaves the others.
+    Save();
+    changed_ = true;
   }
   for (const auto& [kinds, joined] : joined_) {
     if (joined) joined->Wait();

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/gpu/fake_driver_test_util.h"
@@ -159,13 +161,18 @@ TEST(KernelCache, TheHostIsHandedNothingIfAllFail) {
 }
 
 struct FakeJoined final : JoinedKernels {
-  explicit FakeJoined(int& waits) : waits_(waits) {}
+  FakeJoined(int& waits, std::function<void()> on_wait)
+      : waits_(waits), on_wait_(std::move(on_wait)) {}
   [[nodiscard]] JoinState state() const noexcept override {
     return waits_ > 0 ? JoinState::kReady : JoinState::kWaiting;
   }
   bool GiveUp() noexcept override { return state() == JoinState::kWaiting; }
-  void Wait() noexcept override { ++waits_; }
+  void Wait() noexcept override {
+    ++waits_;
+    if (on_wait_) on_wait_();
+  }
   int& waits_;
+  std::function<void()> on_wait_;
 };
 
 class FakeJoiner final : public StepJoiner {
@@ -173,7 +180,7 @@ class FakeJoiner final : public StepJoiner {
   std::unique_ptr<JoinedKernels> Join(std::span<const PipelineKey> kinds) override {
     sizes.push_back(kinds.size());
     if (kinds.size() > 2) return nullptr;
-    return std::make_unique<FakeJoined>(waits);
+    return std::make_unique<FakeJoined>(waits, on_wait);
   }
   [[nodiscard]] std::optional<Target> TargetFor(const Target& /*device*/,
                                                 const sdk::GraphView& /*graph*/) const override {
@@ -184,7 +191,23 @@ class FakeJoiner final : public StepJoiner {
   [[nodiscard]] sdk::Error StuckError() const override { return sdk::Error(RL_INTERNAL, ""); }
   std::vector<size_t> sizes;
   int waits = 0;
+  std::function<void()> on_wait;
 };
+
+// A program may end while it waits for the driver.
+TEST(KernelCache, TheHostKeepsKernelsBeforeOthersAreWaitedFor) {
+  FakeHost host;
+  FakeDriver driver(host);
+  FakeJoiner joiner;
+  size_t kept = 0;
+  joiner.on_wait = [&] { kept = host.blobs["fake"].size(); };
+  {
+    KernelCache kernels(driver, std::chrono::hours(1));
+    kernels.Prepare(std::vector{kFirst, kSecond});
+    kernels.Join(joiner, std::vector{kFirst, kSecond});
+  }
+  EXPECT_EQ(kept, 2U);
+}
 
 TEST(KernelCache, JoinsEachListOnceAndWaitsForItInTheEnd) {
   FakeHost host;

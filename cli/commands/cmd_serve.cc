@@ -19,6 +19,7 @@
 #include "cli/chat/prompt_log.h"
 #include "cli/commands/command.h"
 #include "cli/commands/options.h"
+#include "cli/commands/serve_end.h"
 #include "cli/commands/serve_pull.h"
 #include "cli/commands/served_models.h"
 #include "cli/reports/trace.h"
@@ -283,7 +284,9 @@ std::string SlotText(const ModelInfo& info, const ContextConfig& asked) {
                      SizeText(bytes));
 }
 
-Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
+// `leaves_threads`: as CommandContext has it.
+Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
+                  bool& leaves_threads) {
   BoundHeap();
   if (flags.config.quiet) console.set_verbosity(Verbosity::kWarnings);
   if (flags.config.verbose) console.set_verbosity(Verbosity::kNotes);
@@ -301,7 +304,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
                console));
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
   if (config.slot_save_path) RL_RETURN_IF_ERROR(server::CheckSlotFolder(*config.slot_save_path));
-  SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
+  SetDrainSeconds(kSecondsToStop);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
   RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models,
                       ModelsToServe(loaded, HubNameOf(flags)));
@@ -334,6 +337,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
       auto http,
       server::HttpServer::Start(http_options, [&](server::Exchange& one) { api->Handle(one); }));
   listener = http.get();
+  SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
   console.WriteError(SlotText(info, models.front().config.values().context));
   console.WriteError(fmt::format("listening on http://{}:{} ({}{} on {}, {} slots of {} tokens)\n",
                                  config.host, http->port(), models.front().id,
@@ -353,18 +357,21 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   http->StopListening();
   if (!http->WaitUntilIdle(Seconds(config.drain))) api->CancelAll();
   http->WaitUntilIdle(std::chrono::seconds(1));
-  // The models write their snapshots while the limit of time and a second signal still end them.
   listener = nullptr;
   http.reset();
-  api.reset();
+  // The models write their snapshots while the limit of time and a second signal still end them.
+  api->Finish();
+  if (snapshots) snapshots->Flush();
+  leaves_threads = !CloseWithin(kTimeToClose, std::move(api));
   ForgetSignals();
   RL_RETURN_IF_ERROR(ended);
   return 0;
 }
 
-Result<int> ServeAndTrace(const ServeFlags& flags, Console& console) {
+Result<int> ServeAndTrace(const ServeFlags& flags, CommandContext& context) {
   RL_ASSIGN_OR_RETURN(const auto trace, TraceFile::Create(flags.trace));
-  return TraceFile::Finish(trace, Serve(flags, trace.get(), console));
+  return TraceFile::Finish(trace,
+                           Serve(flags, trace.get(), context.console, context.leaves_threads));
 }
 
 }  // namespace
@@ -433,7 +440,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
 
 docs/server.md lists the endpoints.)");
   command->callback([flags, &context] {
-    context.action = [flags, &context] { return ServeAndTrace(*flags, context.console); };
+    context.action = [flags, &context] { return ServeAndTrace(*flags, context); };
   });
 }
 

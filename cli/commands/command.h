@@ -15,6 +15,9 @@ struct CommandContext {
   Console& console;
   // The chosen command. Its result is the exit code of the program; an error's is its kind.
   std::function<Result<int>()> action;
+  // Set by an action that leaves threads in drivers, which no destructor may disturb: the program
+  // then ends without any.
+  bool leaves_threads = false;
 };
 
 void AddRunCommand(CLI::App& app, CommandContext& context);

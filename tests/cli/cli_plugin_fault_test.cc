@@ -20,6 +20,7 @@ using ::testing::Not;
 
 constexpr int kPluginExit = 3;
 constexpr int kUsageExit = 2;
+constexpr int kTerminatedExit = 143;
 
 RunResult RunFaulty(const std::string& fault, const std::string& model) {
   RunOptions options;
@@ -130,6 +131,31 @@ TEST(AutoSlots, AServerHasAsManyAsTheGpuHasRoomFor) {
               HasSubstr("3 slots of 512 tokens: KV caches of "));
   EXPECT_THAT(SlotsOfGpu("1000000000000", {"--slots", "auto", "--max-loaded-models", "2"}),
               HasSubstr("4 slots (auto) of 2048 tokens"));
+}
+
+// The time for running answers is far longer than the test may take.
+RunningProgram ServerThatHangs(const std::string& function) {
+  static const std::filesystem::path config =
+      TemporaryFile("patient.yaml", "server: {drain_s: 3600, port: 0}\n");
+  return RunningProgram({"serve", "-m", TinyModel(), "--plugin", RULLAMA_FAULTY_PLUGIN, "--backend",
+                         "faulty", "--config", config.string()},
+                        {.join_streams = true, .environment = {"RULLAMA_FAULTY_HANG=" + function}});
+}
+
+// As one whose driver still compiles kernels, which cannot be stopped.
+TEST(EndOfServer, DoesNotWaitForADeviceThatStaysOpen) {
+  RunningProgram server = ServerThatHangs("device_close");
+  server.ReadUntil("listening on http://127.0.0.1:");
+  server.Signal(SIGTERM);
+  server.ReadUntil("faulty: hangs in device_close");
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(EndOfServer, DoesNotWaitForKernelsOfItsStart) {
+  RunningProgram server = ServerThatHangs("plan_compile");
+  server.ReadUntil("faulty: hangs in plan_compile");
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), kTerminatedExit);
 }
 
 // A lack that does not matter to a run is not a warning, and refuses nothing.

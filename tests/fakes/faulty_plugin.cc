@@ -6,10 +6,10 @@
 // RULLAMA_FAULTY_READS=N fills everything that is read with this byte, RULLAMA_FAULTY_LAYOUT makes
 // each weight need all memory there is, RULLAMA_FAULTY_EXIT calls exit(0) when devices are counted,
 // RULLAMA_FAULTY_GPU=N calls the device a GPU with N bytes of memory, and with RULLAMA_FAULTY_LOST
-// each execution loses the device. RULLAMA_FAULTY_HANG=F, a function that takes an rl_error, never
-// returns from F; with RULLAMA_FAULTY_ASKS it asks whether to stop, and comes back seven seconds
-// after it was told to. RULLAMA_FAULTY_REFUSES=TEXT refuses ops whose first result's name begins
-// with it.
+// each execution loses the device. RULLAMA_FAULTY_HANG=F, device_close or one with an rl_error,
+// never returns from F; with RULLAMA_FAULTY_ASKS it asks whether to stop, and comes back seven
+// seconds after it was told to. RULLAMA_FAULTY_REFUSES=TEXT refuses ops whose first result's name
+// begins with it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -166,6 +166,12 @@ int32_t OpenWithFaults(void* context, uint32_t index, const rl_option* options, 
   return reference->device_open(context, index, options, count, device, error);
 }
 
+void CloseWithFaults(rl_device* device) {
+  rl_error ignored{};
+  MayHang("device_close", &ignored);
+  reference->device_close(device);
+}
+
 int32_t CreateWithFaults(rl_device* device, const rl_weight_desc* desc, rl_weight** weight,
                          rl_error* error) {
   if (const int32_t code = MayHang("weight_create", error); code != RL_OK) return code;
@@ -256,6 +262,7 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table = *reference;
   table.name = {kName.data(), kName.size()};
   table.device_open = OpenWithFaults;
+  table.device_close = CloseWithFaults;
   table.weight_create = CreateWithFaults;
   table.query_ops = QueryWithFaults;
   table.plan_compile = CompileWithFaults;

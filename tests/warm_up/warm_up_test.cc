@@ -1,9 +1,11 @@
 // A server that has said "listening" compiles nothing more: counted by layers of Vulkan and OpenCL
 // that see each call of a compiler.
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -132,6 +134,25 @@ TEST_F(WarmUpTest, WithoutItThingsAreCompiledWhenTheyAreNeeded) {
   EXPECT_EQ(Compiled(), 0);
   AskAll(port, {Bodies().front()});
   EXPECT_GT(Compiled(), 10);
+}
+
+// A compiler of a driver cannot be stopped; here each kernel takes it longer than the test may
+// take.
+TEST_F(WarmUpTest, AServerThatStartsEndsWithoutItsCompiler) {
+  const std::filesystem::path config = folder_ / "config.yaml";
+  std::ofstream(config) << "server: {drain_s: 3600}\n";
+  RunOptions options = OptionsFor(Vulkan());
+  options.environment.push_back("RULLAMA_TEST_COMPILE_MS=3600000");
+  std::vector<std::string> arguments = ServeArguments("vulkan");
+  arguments.insert(arguments.end(), {"--config", config.string()});
+  RunningProgram server(arguments, options);
+  constexpr int kMostPolls = 6000;
+  for (int i = 0; i < kMostPolls && Compiled() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_GT(Compiled(), 0);
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 128 + SIGTERM);
 }
 
 TEST_F(WarmUpTest, OpenClBuildsNothingOnceTheServerListens) {
