@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/ir/adapter_names.h"
 #include "core/passes/decompose.h"
 #include "core/passes/graph_rewriter.h"
 
@@ -34,7 +35,8 @@ const LowRankPair* FusedAdapter(const Graph& graph, const PairsByWeight& pairs, 
   const auto* adapters = AdaptersOf(graph, pairs, id);
   if (adapters == nullptr || adapters->size() != 1) return nullptr;
   const LowRankPair& pair = *adapters->front();
-  return pair.lifetime == Lifetime::kConstant && pair.scale == 1.0F ? &pair : nullptr;
+  const bool fits = pair.lifetime == Lifetime::kConstant && pair.scale == 1.0F && pair.choices == 0;
+  return fits ? &pair : nullptr;
 }
 
 // Whether an op becomes adapted_geglu_linear.
@@ -115,9 +117,17 @@ class Adapter {
     for (size_t i = 0; i < adapters->size(); ++i) {
       const LowRankPair& pair = *(*adapters)[i];
       RL_RETURN_IF_ERROR(CheckFits(pair, weight, grouped));
+      if (pair.choices > 0 && graph_.type(op.inputs[operands::MatMul::x]).rank != 2) {
+        return MakeError(ErrorKind::kRuntime, "adapt.shape",
+                         "op '{}' has no rows of one dimension, for which adapters are chosen",
+                         name);
+      }
+      const bool last = i + 1 == adapters->size();
       const std::string part = fmt::format("{}/lora{}", name, i);
-      const ValueId delta = Delta(pair, weight, inputs, grouped, part);
-      sum = b.Add(ops::Sum(sum, delta), i + 1 == adapters->size() ? name : part + ".sum");
+      const std::string summed = last ? name : part + ".sum";
+      sum = pair.choices > 0
+                ? AddChosen(pair, inputs[operands::MatMul::x], sum, part, summed)
+                : b.Add(ops::Sum(sum, Delta(pair, weight, inputs, grouped, part)), summed);
     }
     rewriter_.Bind(op.results[0], sum);
     return OkStatus();
@@ -172,10 +182,16 @@ class Adapter {
                        pair.weight, pair.inputs, pair.outputs, pair.rank, pair.experts,
                        ToString(type));
     }
-    if (grouped || whole || pair.lifetime == Lifetime::kConstant) return OkStatus();
+    if (pair.choices > 0 && grouped) {
+      return MakeError(ErrorKind::kRuntime, "adapt.shape",
+                       "'{}' are weights of experts, for which rows choose no adapters",
+                       pair.weight);
+    }
+    const bool parts_fit = pair.lifetime == Lifetime::kConstant && pair.choices == 0;
+    if (grouped || whole || parts_fit) return OkStatus();
     return MakeError(ErrorKind::kRuntime, "adapt.rows",
                      "'{}' is used in parts of its rows, expected the whole weight where adapters "
-                     "are states",
+                     "are states or rows choose them",
                      pair.weight);
   }
 
@@ -198,6 +214,44 @@ class Adapter {
     return product(inner, matrices.b, ".b");
   }
 
+  // `sum` and what the adapters that the rows of x have in each place of the pair add to it.
+  ValueId AddChosen(const LowRankPair& pair, ValueId x, ValueId sum, const std::string& name,
+                    const std::string& summed) {
+    GraphBuilder& b = rewriter_.builder();
+    const ValueId a = Leaf(pair, pair.a, pair.AType(), 0);
+    const ValueId wide = Leaf(pair, pair.b, pair.BType(), 0);
+    for (int64_t place = 0; place < pair.places; ++place) {
+      const std::string part = fmt::format("{}.{}", name, place);
+      const Choice choice = ChoiceOf(pair.group, place);
+      ValueId inner =
+          b.Add(ops::GroupedMatMul{.x = x, .weight = a, .experts = choice.id}, part + ".a");
+      if (pair.scale != 1.0F) {
+        inner = b.Add(ops::Affine{.x = inner, .scale = pair.scale, .bias = 0}, part + ".scaled");
+      }
+      inner = b.Add(ops::Product(inner, choice.factor), part + ".weighted");
+      const ValueId delta =
+          b.Add(ops::GroupedMatMul{.x = inner, .weight = wide, .experts = choice.id}, part + ".b");
+      const ValueId row = b.Add(ops::ReshapeTo(delta, {pair.outputs}), part + ".row");
+      sum = b.Add(ops::Sum(sum, row), place + 1 == pair.places ? summed : part + ".sum");
+    }
+    return sum;
+  }
+
+  struct Choice {
+    ValueId id = kNoValue, factor = kNoValue;
+  };
+
+  // The inputs of a place, which all pairs of a group share.
+  Choice ChoiceOf(int64_t group, int64_t place) {
+    const auto [at, is_new] = choices_.try_emplace(std::pair(group, place));
+    if (is_new) {
+      GraphBuilder& b = rewriter_.builder();
+      at->second = {b.Input(adapter_names::Id(group, place), {DType::kI32, {Dim::T(), 1}}),
+                    b.Input(adapter_names::Factor(group, place), {DType::kF32, {Dim::T(), 1, 1}})};
+    }
+    return at->second;
+  }
+
   // One value for each part of a matrix, however often it is used.
   ValueId Leaf(const LowRankPair& pair, const std::string& name, const TensorType& type,
                int64_t first_row) {
@@ -214,16 +268,19 @@ class Adapter {
   const PairsByWeight& pairs_;
   GraphRewriter rewriter_;
   std::map<std::tuple<std::string, int64_t, int64_t>, ValueId> leaves_;
+  std::map<std::pair<int64_t, int64_t>, Choice> choices_;  // by group and place
 };
 
 }  // namespace
 
 TensorType LowRankPair::AType() const {
+  if (choices > 0) return {DType::kF32, {choices, rank, inputs}};
   if (experts == 0) return {DType::kF32, {rank, inputs}};
   return {DType::kF32, {experts, rank, inputs}};
 }
 
 TensorType LowRankPair::BType() const {
+  if (choices > 0) return {DType::kF32, {choices, outputs, rank}};
   if (experts == 0) return {DType::kF32, {outputs, rank}};
   return {DType::kF32, {experts, outputs, rank}};
 }

@@ -9,9 +9,14 @@
 // A and B are leaves of the graph: constants, which a WeightSource finds by name, or states, which
 // a training step changes. A 3-D weight (experts) has A and B for each expert.
 //
+// Rows of a step may also choose: a pair then has A and B of several adapters of one rank, and
+// inputs of the graph (core/ir/adapter_names.h) say which adapter each row has in each of the
+// pair's places, and with which factor. A row gets y + factor * B[id] (A[id] x) for one place after
+// another, whatever the other rows choose.
+//
 // Thread safety: pure. Errors: adapt.shape (A, B and weight do not fit), adapt.op (an adapted
 // weight is used by an op that is not a product), adapt.rows (a part of the rows of a weight with
-// states).
+// states, or one whose rows choose).
 #pragma once
 
 #include <cstdint>
@@ -33,6 +38,11 @@ struct LowRankPair {
   std::string a;                            // f32 [rank, inputs], or [experts, rank, inputs]
   std::string b;                            // f32 [outputs, rank], or [experts, outputs, rank]
   float scale = 1;
+  // Adapters among which rows choose; 0: all rows have this one. Not for experts. Then A is f32
+  // [choices, rank, inputs], B f32 [choices, outputs, rank], both constants.
+  int64_t choices = 0;
+  int64_t group = 0;   // of pairs whose rows choose alike
+  int64_t places = 1;  // the most adapters of the group that a row has
 
   [[nodiscard]] TensorType AType() const;
   [[nodiscard]] TensorType BType() const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "core/ir/adapter_names.h"
 #include "core/ir/verify.h"
 #include "core/passes/mini_model_for_test.h"
 #include "core/reference/interpreter.h"
@@ -198,6 +199,83 @@ TEST(Adapt, Experts) {
                                        {"chosen", Tensor::I32({2, 2}, {0, 2, 1, 0})},
                                        {"weights", Floats("weights", {2, 2})}};
   ExpectMerged(graph, {gate, down}, inputs, {2, 0}, "y");
+}
+
+// What one of the adapters of a pair whose rows choose adds to the row of `x`.
+Tensor Delta(const LowRankPair& pair, int64_t id, float factor, std::span<const double> x) {
+  const Tensor a = NamedValues(pair.a, 0, pair.AType());
+  const Tensor b = NamedValues(pair.b, 0, pair.BType());
+  Tensor delta =
+      Tensor::F32({pair.outputs}, std::vector<double>(static_cast<size_t>(pair.outputs), 0.0));
+  for (int64_t k = 0; k < pair.rank; ++k) {
+    double inner = 0;
+    for (int64_t i = 0; i < pair.inputs; ++i) {
+      inner += a.f[static_cast<size_t>((id * pair.rank + k) * pair.inputs + i)] *
+               x[static_cast<size_t>(i)];
+    }
+    for (int64_t n = 0; n < pair.outputs; ++n) {
+      const auto at = static_cast<size_t>((id * pair.outputs + n) * pair.rank + k);
+      delta.f[static_cast<size_t>(n)] += pair.scale * factor * inner * b.f[at];
+    }
+  }
+  return delta;
+}
+
+TEST(Adapt, RowsChoose) {
+  constexpr int64_t kRows = 3;
+  GraphBuilder b("rows");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
+  b.Output("y", b.Add(ops::Linear(x, b.Constant("w", {DType::kF32, {5, 4}})), "y"),
+           RowDemand::kAll);
+  Graph graph = Must(std::move(b).Finish());
+  graph.max_t = kRows;
+  // Two groups: one with two places, whose adapters are scaled as a whole, and one with one.
+  LowRankPair two = Pair("w", 5, 4, 2, 0.5F);
+  two.choices = 3;
+  two.places = 2;
+  LowRankPair one = Pair("w", 5, 4, 3);
+  one.choices = 2;
+  one.group = 1;
+  const Graph adapted = Must(AdaptProducts(graph, std::vector{two, one}));
+  EXPECT_TRUE(Verify(adapted));
+  struct Place {
+    const LowRankPair& pair;
+    int64_t place;
+    std::vector<int32_t> ids;
+    std::vector<double> factors;
+  };
+  const Place places[] = {{two, 0, {2, 0, 1}, {1, 0.25, 0}},
+                          {two, 1, {0, 1, 1}, {0, -2, 0}},
+                          {one, 0, {1, 0, 1}, {3, 0, 0}}};
+  const Tensor rows = Floats("x", {kRows, 4});
+  std::vector<Binding> inputs = {{"x", rows}};
+  for (const Place& place : places) {
+    inputs.emplace_back(adapter_names::Id(place.pair.group, place.place),
+                        Tensor::I32({kRows, 1}, place.ids));
+    inputs.emplace_back(adapter_names::Factor(place.pair.group, place.place),
+                        Tensor::F32({kRows, 1, 1}, place.factors));
+  }
+  const Tensor found = RunGraph(adapted, {}, inputs, {kRows, 0}, "y");
+  Tensor expected = RunGraph(graph, {}, {{"x", rows}}, {kRows, 0}, "y");
+  for (size_t row = 0; row < kRows; ++row) {
+    for (const Place& place : places) {
+      const Tensor delta = Delta(place.pair, place.ids[row], static_cast<float>(place.factors[row]),
+                                 std::span(rows.f).subspan(row * 4, 4));
+      for (size_t n = 0; n < 5; ++n) expected.f[row * 5 + n] += delta.f[n];
+    }
+    for (size_t n = 0; n < 5; ++n) EXPECT_NEAR(found.f[row * 5 + n], expected.f[row * 5 + n], 1e-5);
+  }
+}
+
+TEST(Adapt, RowsChooseForWholeMatricesOnly) {
+  GraphBuilder b("parts");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
+  b.Output("y", b.Add(ops::Linear(x, b.Constant("w", {DType::kF32, {3, 4}}, 0)), "y"),
+           RowDemand::kAll);
+  const Graph graph = Must(std::move(b).Finish());
+  LowRankPair pair = Pair("w", 8, 4, 2);
+  pair.choices = 2;
+  EXPECT_EQ(AdaptProducts(graph, {&pair, 1}).error().id, "adapt.rows");
 }
 
 TEST(Adapt, StatesTakeThePlaceOfConstants) {
