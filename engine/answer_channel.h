@@ -66,6 +66,7 @@ struct SlotResult {
   int64_t tokens = 0;
   std::shared_ptr<StoredSlot> stored = {};  // of kStoreSlot
   std::vector<int32_t> erased = {};         // of kEraseSlot
+  SharedAdapters adapters = {};             // that the tokens were read with
 };
 // The end of a request.
 struct RequestEnd {

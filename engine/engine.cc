@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/adapters_in_force.h"
 #include "engine/drafts/assistant_drafter.h"
 #include "engine/drafts/assistant_file.h"
 #include "engine/drafts/cut_points.h"
@@ -185,20 +187,24 @@ struct RULLAMA_LOCAL Engine::Impl {
   }
   // The vector of a job of kEmbed, cut and scaled to length 1.
   Result<std::vector<float>> AwaitEmbedding(std::unique_ptr<Job> job, int64_t dimensions);
-  // For snapshots of these tokens.
-  Result<ModelFingerprint> FingerprintFor(std::span<const int32_t> tokens);
+  // For snapshots of tokens that were read with these adapters.
+  Result<ModelFingerprint> FingerprintFor(std::span<const int32_t> tokens,
+                                          const SharedAdapters& used);
   // Opens what drafts, and adds what it needs to the options of the session.
   Status OpenDrafters(const LoadedModel& model, const HostHooks& hooks, Notices& notices,
                       ModelSessionOptions& options);
   // The same for a file of a slot.
-  Result<std::vector<ModelFingerprint>> FingerprintsFor(std::span<const int32_t> tokens);
+  Result<std::vector<ModelFingerprint>> FingerprintsFor(std::span<const int32_t> tokens,
+                                                        const SharedAdapters& used);
   // Looks for a part of the job's prompt on the disk, and lets its snapshots be kept there.
   void LookOnDisk(Job& job, std::string_view owner);
   // Null without snapshots on disk.
   Result<std::shared_ptr<const SnapshotStore::Owner>> OwnerOf(std::span<const int32_t> tokens,
+                                                              const SharedAdapters& used,
                                                               std::string_view owner);
-  // Error slot.mismatch.
-  Status CheckFingerprints(const StoredSlot& stored);
+  // The adapters that a saved slot was read with. Error slot.mismatch if it is of another model or
+  // configuration, or one of them is not loaded.
+  Result<SharedAdapters> CheckFingerprints(const StoredSlot& stored);
   // Whether the file is the owner's and a slot holds it. Errors: slot.not_found, slot.too_long.
   [[nodiscard]] Status CheckSlot(const SlotFileHeader& stored, const SlotFile& file) const;
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config,
@@ -215,6 +221,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   std::optional<AssistantFile> assistant;  // none: the model drafts in another way, or not at all
   std::unique_ptr<ModelSession> session;   // uses the assistant
   std::unique_ptr<AnswerConstraints> constraints;  // uses the model of the session
+  std::unique_ptr<AdapterTable> adapters;
   SamplerSettings sampler;
   bool has_seed = false;
   ModelInfo info;
@@ -256,6 +263,8 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   }
   RL_ASSIGN_OR_RETURN(session, ModelSession::Open(std::move(model), options, setup.hooks, notices));
   constraints = std::make_unique<AnswerConstraints>(session->model());
+  adapters = std::make_unique<AdapterTable>(
+      session->model().adapter_facts, session->graphs().adapters.has_value(), setup.apply_adapters);
   sampler = session->sampler();
   has_seed = session->config().sampler.seed.value_or(-1) >= 0;
   if (!session->graphs().drafts) assistant.reset();
@@ -281,7 +290,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   snapshots = setup.hooks.snapshots;
   if (snapshots) {
     hashing_ = std::async(std::launch::async,
-                          [this] { static_cast<void>(OwnerOf({}, std::string_view())); });
+                          [this] { static_cast<void>(OwnerOf({}, {}, std::string_view())); });
   }
   runner = std::make_unique<Scheduler>(
       session->session(),
@@ -435,7 +444,7 @@ Result<std::unique_ptr<Job>> Engine::Impl::SlotJob(Job::Kind kind, int32_t slot,
   auto job = std::make_unique<Job>();
   job->kind = kind;
   job->slot = slot;
-  job->client = client;
+  job->space.client = client;
   return job;
 }
 
@@ -444,8 +453,8 @@ Result<SlotResult> Engine::Impl::AwaitSlot(std::unique_ptr<Job> job, const std::
   return std::get<SlotResult>(std::move(item));
 }
 
-Result<std::vector<ModelFingerprint>> Engine::Impl::FingerprintsFor(
-    std::span<const int32_t> tokens) {
+Result<std::vector<ModelFingerprint>> Engine::Impl::FingerprintsFor(std::span<const int32_t> tokens,
+                                                                    const SharedAdapters& used) {
   const std::lock_guard lock(mutex_);
   if (fingerprints_.empty()) {
     RL_ASSIGN_OR_RETURN(fingerprints_, FingerprintsOf(*session));
@@ -457,25 +466,29 @@ Result<std::vector<ModelFingerprint>> Engine::Impl::FingerprintsFor(
     }
     all.push_back(*towers_);
   }
+  // Rows that choose none of several adapters may differ in the last bits from those of a model
+  // without any.
+  if (adapters->can_choose()) all[kAdapterFingerprint] = {0, used ? used->key : 0};
   return all;
 }
 
 Result<std::shared_ptr<const SnapshotStore::Owner>> Engine::Impl::OwnerOf(
-    std::span<const int32_t> tokens, std::string_view owner) {
+    std::span<const int32_t> tokens, const SharedAdapters& used, std::string_view owner) {
   if (!snapshots) return nullptr;
-  RL_ASSIGN_OR_RETURN(std::vector<ModelFingerprint> fingerprints, FingerprintsFor(tokens));
+  RL_ASSIGN_OR_RETURN(std::vector<ModelFingerprint> fingerprints, FingerprintsFor(tokens, used));
   SnapshotStore::Owner out{.fingerprints = std::move(fingerprints), .client = Sha256(owner)};
   if (std::ranges::any_of(tokens, IsSoftRow)) {
     out.towers = out.fingerprints.back();
     out.fingerprints.pop_back();
   }
-  snapshots->Expect(out);
+  // Requests may name any factors, so these are not remembered.
+  if (!used) snapshots->Expect(out);
   return std::make_shared<const SnapshotStore::Owner>(std::move(out));
 }
 
 void Engine::Impl::LookOnDisk(Job& job, std::string_view owner) {
   if (!snapshots || !job.reuse_prefix || job.cuts.empty()) return;
-  auto found = OwnerOf(job.prompt, owner);
+  auto found = OwnerOf(job.prompt, job.space.adapters, owner);
   if (!found) return;  // the file has changed, and requests fail
   job.owner = *std::move(found);
   // What is read waits in memory with the job.
@@ -483,11 +496,19 @@ void Engine::Impl::LookOnDisk(Job& job, std::string_view owner) {
   job.loaded = snapshots->Load(job.owner, job.prompt, job.cuts);
 }
 
-Status Engine::Impl::CheckFingerprints(const StoredSlot& stored) {
-  RL_ASSIGN_OR_RETURN(const std::vector<ModelFingerprint> expected, FingerprintsFor(stored.tokens));
-  const auto [found, missing] = std::ranges::mismatch(stored.fingerprints, expected);
-  if (found == stored.fingerprints.end() && missing == expected.end()) return OkStatus();
-  const auto index = static_cast<size_t>(missing - expected.begin());
+Result<SharedAdapters> Engine::Impl::CheckFingerprints(const StoredSlot& stored) {
+  RL_ASSIGN_OR_RETURN(std::vector<ModelFingerprint> expected, FingerprintsFor(stored.tokens, {}));
+  const std::span<const ModelFingerprint> parts = stored.fingerprints;
+  const size_t common = std::min(parts.size(), expected.size());
+  // The adapters in force follow what every slot has.
+  const auto used = adapters->Restored(parts.subspan(common));
+  if (used) {
+    RL_ASSIGN_OR_RETURN(expected, FingerprintsFor(stored.tokens, *used));
+  }
+  const auto [found, missing] = std::ranges::mismatch(parts.first(common), expected);
+  if (used && missing == expected.end()) return *used;
+  const auto index = missing == expected.end() ? kAdapterFingerprint
+                                               : static_cast<size_t>(missing - expected.begin());
   return MakeError(ErrorKind::kUsage, "slot.mismatch",
                    "the slot was saved with another {}; read the prompt again",
                    FingerprintName(index));
@@ -505,8 +526,9 @@ Status Engine::Impl::CheckSlot(const SlotFileHeader& stored, const SlotFile& fil
                    stored.tokens.size(), info.capacity);
 }
 
-Result<ModelFingerprint> Engine::Impl::FingerprintFor(std::span<const int32_t> tokens) {
-  RL_ASSIGN_OR_RETURN(const std::vector<ModelFingerprint> parts, FingerprintsFor(tokens));
+Result<ModelFingerprint> Engine::Impl::FingerprintFor(std::span<const int32_t> tokens,
+                                                      const SharedAdapters& used) {
+  RL_ASSIGN_OR_RETURN(const std::vector<ModelFingerprint> parts, FingerprintsFor(tokens, used));
   return Joined(parts);
 }
 
@@ -519,7 +541,8 @@ Engine::~Engine() {
 Result<std::shared_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   LoggedNotices notices(options);
   RL_ASSIGN_OR_RETURN(LayeredConfig config, ConfigOf(options));
-  RL_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(config), {}, notices));
+  const AdapterUse use = options.choose_adapters ? AdapterUse::kByRow : AdapterUse::kForAll;
+  RL_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(config), {}, notices, use));
   return EngineAccess::Open(std::move(model), {.plugin_paths = options.plugin_paths}, notices);
 }
 
@@ -559,6 +582,14 @@ EngineStats Engine::stats() const {
 
 std::vector<SlotActivity> Engine::slots() const { return impl_->runner->slots(); }
 
+std::vector<AdapterInfo> Engine::adapters() const { return impl_->adapters->List(); }
+
+bool Engine::chooses_adapters() const { return impl_->adapters->can_choose(); }
+
+Status Engine::SetAdapterScales(std::span<const AdapterScale> scales) {
+  return impl_->adapters->SetScales(scales);
+}
+
 Result<Generation> Engine::Submit(const Request& request) {
   RL_ASSIGN_OR_RETURN(std::vector<Generation> answers, SubmitChoices(request, 1));
   return std::move(answers.front());
@@ -582,6 +613,7 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
   const LoadedModel& model = impl_->session->model();
   RL_ASSIGN_OR_RETURN(const DecodedMedia media,
                       DecodeMedia(model, request.media, impl_->MediaLimitsOf(request, stop)));
+  RL_ASSIGN_OR_RETURN(const SharedAdapters used, impl_->adapters->InForce(request.adapters));
   std::vector<Generation> answers;
   answers.reserve(static_cast<size_t>(count));
   std::unique_ptr<Job> first;
@@ -591,6 +623,7 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
         PrepareRequest(model, sampler, *impl_->constraints, request, media,
                        {.choice = request.choice + static_cast<uint32_t>(i), .alone = count == 1}));
     Job& job = *prepared.job;
+    job.space.adapters = used;
     job.cuts = impl_->CutsOf(job.prompt);
     if (i > 0) job.slot = -1;
     if (i == 0) impl_->LookOnDisk(job, request.owner);
@@ -691,10 +724,11 @@ Result<std::vector<int32_t>> Engine::EmbeddingTokens(std::string_view text, std:
 
 Result<std::vector<float>> Engine::Embed(std::string_view text, const EmbeddingOptions& options) {
   RL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, EmbeddingTokens(text, options.task));
-  return Embed(ids, options.dimensions);
+  return Embed(ids, options.dimensions, options.adapters);
 }
 
-Result<std::vector<float>> Engine::Embed(std::span<const int32_t> ids, int64_t dimensions) {
+Result<std::vector<float>> Engine::Embed(std::span<const int32_t> ids, int64_t dimensions,
+                                         const std::optional<std::vector<AdapterScale>>& adapters) {
   RL_RETURN_IF_ERROR(impl_->CheckDimensions(dimensions));
   const std::optional<TokenId> bos = impl_->session->tokenizer().bos_id();
   if (impl_->info.encodes && bos && (ids.empty() || ids.front() != *bos)) {
@@ -705,6 +739,7 @@ Result<std::vector<float>> Engine::Embed(std::span<const int32_t> ids, int64_t d
                      *bos);
   }
   RL_ASSIGN_OR_RETURN(auto job, impl_->RowsJob(Job::Kind::kEmbed, {ids.begin(), ids.end()}));
+  RL_ASSIGN_OR_RETURN(job->space.adapters, impl_->adapters->InForce(adapters));
   return impl_->AwaitEmbedding(std::move(job), dimensions);
 }
 
@@ -747,6 +782,7 @@ Status Engine::Logits(
     std::span<const int32_t> ids,
     const std::function<bool(int64_t first, std::span<const float> logits)>& on_rows) {
   RL_ASSIGN_OR_RETURN(auto job, impl_->RowsJob(Job::Kind::kLogits, {ids.begin(), ids.end()}));
+  RL_ASSIGN_OR_RETURN(job->space.adapters, impl_->adapters->InForce(std::nullopt));
   const std::shared_ptr<AnswerChannel> channel = impl_->Enqueue(std::move(job));
   for (int64_t done = 0;;) {
     ChannelItem item = channel->Take();
@@ -807,8 +843,10 @@ Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& pa
                      job.prompt.size(), impl_->session->chunk());
   }
   job.kind = Job::Kind::kSave;
+  RL_ASSIGN_OR_RETURN(job.space.adapters, impl_->adapters->InForce(request.adapters));
   job.prompt.resize(static_cast<size_t>(job.cuts.back()));
-  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->FingerprintFor(job.prompt));
+  RL_ASSIGN_OR_RETURN(const ModelFingerprint model,
+                      impl_->FingerprintFor(job.prompt, job.space.adapters));
   RL_ASSIGN_OR_RETURN(ChannelItem item, impl_->Await(std::move(prepared.job)));
   auto& stored = std::get<StoredSnapshot>(item);
   stored.model = model;
@@ -821,7 +859,8 @@ Result<int64_t> Engine::LoadPrompt(const std::string& path) {
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
   RL_RETURN_IF_ERROR(impl_->CheckWrites());
   RL_ASSIGN_OR_RETURN(StoredSnapshot stored, ReadSnapshot(path));
-  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->FingerprintFor(stored.tokens));
+  RL_ASSIGN_OR_RETURN(const SharedAdapters used, impl_->adapters->InForce(std::nullopt));
+  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->FingerprintFor(stored.tokens, used));
   const int64_t tokens = std::ssize(stored.tokens);
   const std::vector<int64_t> cuts = impl_->CutsOf(stored.tokens);
   if (stored.model != model || cuts.empty() || cuts.back() != tokens) {
@@ -835,6 +874,7 @@ Result<int64_t> Engine::LoadPrompt(const std::string& path) {
   RL_RETURN_IF_ERROR(CheckFits(impl_->session->model(), tokens, 0));
   auto job = std::make_unique<Job>();
   job->kind = Job::Kind::kLoad;
+  job->space.adapters = used;
   job->prompt = stored.tokens;
   job->stored = std::move(stored);
   RL_RETURN_IF_ERROR(impl_->Await(std::move(job)));
@@ -862,7 +902,9 @@ Result<SlotTransfer> Engine::SaveSlot(int32_t slot, uint64_t client, const SlotF
   RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kStoreSlot, slot, client));
   RL_ASSIGN_OR_RETURN(const SlotResult result, impl_->AwaitSlot(std::move(job), stop));
   StoredSlot& stored = *result.stored;
-  RL_ASSIGN_OR_RETURN(stored.fingerprints, impl_->FingerprintsFor(stored.tokens));
+  RL_ASSIGN_OR_RETURN(stored.fingerprints, impl_->FingerprintsFor(stored.tokens, result.adapters));
+  std::ranges::copy(impl_->adapters->Stored(result.adapters),
+                    std::back_inserter(stored.fingerprints));
   stored.owner = Sha256(file.owner);
   const SlotFileWriter writer(stored);
   const uint64_t bytes = writer.file_bytes();
@@ -892,7 +934,7 @@ Result<SlotTransfer> Engine::RestoreSlot(int32_t slot, uint64_t client, const Sl
   RL_ASSIGN_OR_RETURN(StoredSlot stored, ReadSlotFile(file.path));
   // Another file may have got the name, and only now is the sum known to agree.
   RL_RETURN_IF_ERROR(impl_->CheckSlot(stored, file));
-  RL_RETURN_IF_ERROR(impl_->CheckFingerprints(stored));
+  RL_ASSIGN_OR_RETURN(job->space.adapters, impl_->CheckFingerprints(stored));
   const int64_t tokens = std::ssize(stored.tokens);
   const uint64_t bytes = SlotFileWriter(stored).file_bytes();
   job->stored_slot = std::make_shared<const StoredSlot>(std::move(stored));
@@ -907,7 +949,7 @@ Result<int64_t> Engine::EraseSlot(int32_t slot, uint64_t client, std::string_vie
                                   const std::stop_token& stop) {
   RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kEraseSlot, slot, client));
   RL_ASSIGN_OR_RETURN(const SlotResult result, impl_->AwaitSlot(std::move(job), stop));
-  RL_ASSIGN_OR_RETURN(const auto erased_of, impl_->OwnerOf(result.erased, owner));
+  RL_ASSIGN_OR_RETURN(const auto erased_of, impl_->OwnerOf(result.erased, result.adapters, owner));
   if (erased_of) impl_->snapshots->Erase(*erased_of, result.erased);
   return result.tokens;
 }

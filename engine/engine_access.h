@@ -23,6 +23,8 @@ struct EngineSetup {
   bool auto_slots = false;            // where neither tells: as auto_slots.h chooses for the device
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
   HostHooks hooks = {};
+  // Requests that choose no adapters have them, with the factors of the configuration.
+  bool apply_adapters = true;
   WarmUp warm_up = WarmUp::kOff;  // unless the configuration says otherwise (backend.warm_up)
   // Ends the warm-up with run.cancelled once it is set; null: HostHooks::cancelled does.
   std::shared_ptr<const std::atomic<bool>> stop_warm_up = {};

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/adapters_in_force.h"
 #include "engine/answer_channel.h"
 #include "engine/answer_constraints.h"
 #include "engine/api/stats.h"
@@ -51,7 +52,7 @@ struct Job {
   std::optional<double> min_draft_probability = {};  // the same
   bool reuse_prefix = true;
   bool reuse_answers = false;                    // as Request::reuse_answers
-  uint64_t client = 0;                           // as Request::client
+  PromptSpace space = {};                        // its client, and the adapters in force
   int32_t slot = -1;                             // as Request::slot
   std::shared_ptr<const std::string> note = {};  // as Request::note
   // More answers to the same prompt, which start together with this one and let it read the prompt.

@@ -1,11 +1,14 @@
 #include "engine/model_program.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include "core/ir/draft_names.h"
 #include "core/ir/encoder_names.h"
 #include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
+#include "engine/adapters_in_force.h"
 #include "samplers/row_chain.h"
 
 namespace rullama {
@@ -357,7 +360,78 @@ Result<ModelProgram> BuildPlainProgram(const Model& model, const ModelProgramOpt
   return program;
 }
 
+// Appends a copy of the graphs of the model, in which rows have several adapters. Those of an
+// assistant are not adapted.
+Result<std::shared_ptr<const ProgramGraphs>> AddWithPlaces(const std::vector<SessionGraph>& plain,
+                                                           std::span<const LowRankPair> pairs,
+                                                           std::span<const WeightScale> scales,
+                                                           ModelProgram& program) {
+  auto copied = std::make_shared<ProgramGraphs>(program.handles);
+  Status status = OkStatus();
+  std::map<size_t, GraphHandle> copies;  // several uses may have one graph
+  const auto copy = [&](GraphHandle& handle) {
+    const auto [at, is_new] = copies.try_emplace(handle.index);
+    if (is_new && status) {
+      SessionGraph graph = plain[handle.index];
+      auto adapted = WithScalesAndAdapters(graph.graph, scales, pairs);
+      if (!adapted) {
+        status = tl::unexpected(adapted.error());
+        return;
+      }
+      graph.graph = *std::move(adapted);
+      at->second = Append(std::move(graph), program);
+    }
+    handle = at->second;
+  };
+  copy(copied->read);
+  if (copied->media) copy(*copied->media);
+  if (copied->hidden) copy(copied->hidden->graph);
+  if (copied->logits) copy(copied->logits->graph);
+  for (auto& of_kind : copied->draw) {
+    for (GraphHandle& handle : of_kind) copy(handle);
+  }
+  RL_RETURN_IF_ERROR(status);
+  return copied;
+}
+
+// A program whose rows choose among adapters.
+Result<ModelProgram> WithRowAdapters(const RowAdapters& adapters,
+                                     std::span<const WeightScale> scales, ModelProgram program) {
+  const std::vector<SessionGraph> plain = program.graphs;
+  for (SessionGraph& graph : program.graphs) {
+    RL_ASSIGN_OR_RETURN(graph.graph, WithScalesAndAdapters(graph.graph, scales, adapters.pairs));
+  }
+  AdapterGraphs graphs;
+  for (size_t group = 0; group < adapters.groups.size(); ++group) {
+    graphs.sizes.push_back(std::ssize(adapters.groups[group]));
+    for (size_t number = 0; number < adapters.groups[group].size(); ++number) {
+      const auto adapter = static_cast<size_t>(adapters.groups[group][number]);
+      graphs.seats.resize(std::max(graphs.seats.size(), adapter + 1));
+      graphs.seats[adapter] = {static_cast<int32_t>(group), static_cast<int32_t>(number)};
+    }
+  }
+  graphs.places = std::min<int64_t>(adapters.LargestGroup(), kMaxAdaptersInForce);
+  if (graphs.places > 1) {
+    std::vector<LowRankPair> pairs = adapters.pairs;
+    for (LowRankPair& pair : pairs) pair.places = std::min(pair.choices, graphs.places);
+    RL_ASSIGN_OR_RETURN(graphs.several, AddWithPlaces(plain, pairs, scales, program));
+  }
+  program.handles.adapters = std::move(graphs);
+  program.constants.insert(program.constants.end(), adapters.constants.begin(),
+                           adapters.constants.end());
+  return program;
+}
+
 }  // namespace
+
+int64_t AdapterGraphs::PlacesFor(const AdaptersInForce* adapters) const {
+  if (adapters == nullptr) return 0;
+  std::vector<int64_t> counts(sizes.size());
+  for (const AdapterScale& one : adapters->scales) {
+    ++counts[static_cast<size_t>(seats[static_cast<size_t>(one.id)].group)];
+  }
+  return std::ranges::max(counts);
+}
 
 Result<ModelProgram> BuildModelProgram(const Model& model, const ModelProgramOptions& options) {
   RL_ASSIGN_OR_RETURN(ModelProgram program, BuildPlainProgram(model, options));
@@ -367,6 +441,8 @@ Result<ModelProgram> BuildModelProgram(const Model& model, const ModelProgramOpt
   const ModelAdapters none;
   const ModelAdapters& adapters = options.adapters == nullptr ? none : *options.adapters;
   const std::vector<WeightScale>& scales = model.facts().weight_scales;
+  const bool by_row = options.row_adapters != nullptr && !options.row_adapters->empty();
+  if (by_row) return WithRowAdapters(*options.row_adapters, scales, std::move(program));
   if (scales.empty() && adapters.pairs.empty()) return program;
   for (SessionGraph& graph : program.graphs) {
     RL_ASSIGN_OR_RETURN(graph.graph, WithScalesAndAdapters(graph.graph, scales, adapters.pairs));

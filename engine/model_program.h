@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,9 +32,10 @@ struct ModelProgramOptions {
   // Used with kText only; `diffusion` is for a model that denoises, `sampler` for all others.
   const SamplerSettings* sampler = nullptr;
   const EntropyBoundSettings* diffusion = nullptr;
-  const ModelAdapters* adapters = nullptr;  // null: none
-  int64_t slots = 1;                        // sequences of their own
-  int64_t capacity = 0;                     // tokens per slot
+  const ModelAdapters* adapters = nullptr;    // null: none
+  const RowAdapters* row_adapters = nullptr;  // of kBatch; null: none
+  int64_t slots = 1;                          // sequences of their own
+  int64_t capacity = 0;                       // tokens per slot
   CacheTypes kv_dtype = {};
   StepLimits limits = {.max_t = 1};  // of a step of the causal pass
   int64_t spare_rows = 0;            // as BuildOptions::spare_rows
@@ -71,6 +73,30 @@ struct DraftGraphs {
   }
 };
 
+struct AdaptersInForce;
+struct ProgramGraphs;
+
+// Graphs whose rows choose adapters (core/passes/adapt.h).
+struct AdapterGraphs {
+  // Where an adapter is: its group, and its number there.
+  struct Seat {
+    int32_t group = 0;
+    int32_t number = 0;
+  };
+  std::vector<Seat> seats = {};     // by the number of the adapter
+  std::vector<int64_t> sizes = {};  // of the groups
+  // For rows that have several adapters of a group, `places` at most. Null: there is one each.
+  std::shared_ptr<const ProgramGraphs> several = {};
+  int64_t places = 1;
+
+  // The most adapters of a group that are in force; null: none is.
+  [[nodiscard]] int64_t PlacesFor(const AdaptersInForce* adapters) const;
+  // Whether they need `several`.
+  [[nodiscard]] bool NeedSeveral(const AdaptersInForce* adapters) const {
+    return PlacesFor(adapters) > 1;
+  }
+};
+
 // The graphs of a program by what they do. An empty member: the program has no such graph.
 struct ProgramGraphs {
   // A graph that computes a value for every row of a step.
@@ -93,6 +119,8 @@ struct ProgramGraphs {
   std::optional<GraphHandle> head = {};
   // Of kBatch with an assistant. Steps that draw set draft_names::kPlace.
   std::optional<DraftGraphs> drafts = {};
+  // None: all rows have the same adapters, or none.
+  std::optional<AdapterGraphs> adapters = {};
   // Of a model that denoises.
   std::optional<GraphHandle> denoise = {};
   std::optional<GraphHandle> condition = {};  // of kAllLogits (Model::BuildConditioning)

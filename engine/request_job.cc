@@ -299,7 +299,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   }
   const bool scored = request.prompt_logprobs >= 0;
   job.reuse_prefix = request.reuse_prefix && !scored;
-  job.client = request.client;
+  job.space.client = request.client;
   job.slot = request.slot;
   if (!request.note.empty()) job.note = std::make_shared<const std::string>(request.note);
   prepared.logprobs = request.top_logprobs >= 0;

@@ -94,7 +94,8 @@ struct EmbeddingOptions {
   // What the vector is for, a name of ModelInfo::embedding_prompts; empty: the text has its prompt,
   // or none.
   std::string task = {};
-  int64_t dimensions = 0;  // numbers of the vector; 0: all
+  int64_t dimensions = 0;                                  // numbers of the vector; 0: all
+  std::optional<std::vector<AdapterScale>> adapters = {};  // as Request::adapters
 };
 
 // A file with what a slot holds.
@@ -165,6 +166,15 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // The slots as they are now.
   [[nodiscard]] std::vector<SlotActivity> slots() const;
 
+  // The adapters that are loaded, by their numbers.
+  [[nodiscard]] std::vector<AdapterInfo> adapters() const;
+  // Whether requests may choose among them (EngineOptions::choose_adapters). If not, all requests
+  // have them as they were loaded.
+  [[nodiscard]] bool chooses_adapters() const;
+  // Requests that choose no adapters have these from now on; those that are not named are off.
+  // Error usage.request for a list that a request could not have, which changes nothing.
+  Status SetAdapterScales(std::span<const AdapterScale> scales);
+
   // Starts a request. Does not wait for a slot, but decodes the pictures and sounds of the request,
   // two of all requests at a time.
   // Errors: usage.request (not exactly one prompt, or a member out of range), sampler.*, chat.*,
@@ -213,8 +223,9 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // backend.nan.
   Result<std::vector<float>> Embed(std::string_view text, const EmbeddingOptions& options = {});
   // The same for token ids as they are: those of EmbeddingTokens(), or others that begin with BOS.
-  // `dimensions`: 0 is all. Errors: tokenizer.id, usage.request.
-  Result<std::vector<float>> Embed(std::span<const int32_t> ids, int64_t dimensions = 0);
+  // `dimensions`: 0 is all; `adapters` as Request::adapters. Errors: tokenizer.id, usage.request.
+  Result<std::vector<float>> Embed(std::span<const int32_t> ids, int64_t dimensions = 0,
+                                   const std::optional<std::vector<AdapterScale>>& adapters = {});
   // The embedding of text with pictures and sounds, by an embedding model with towers: `content`
   // has `messages`, one of a user, whose parts are read in their order, and `media`. Errors: those
   // of Embed() and Submit() about them; model.encoder for a language model.

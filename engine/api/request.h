@@ -43,6 +43,24 @@ struct Medium {
   int64_t image_tokens = 0;
 };
 
+// A low-rank adapter that is loaded, by its number, and the factor of what it adds.
+struct AdapterScale {
+  int32_t id = 0;
+  double scale = 0;  // -kMaxAdapterScale to kMaxAdapterScale; 0: as if it were not there
+};
+inline constexpr int kMaxAdapterScale = 1'000;
+// The most adapters of a request whose factor is not 0.
+inline constexpr int kMaxAdaptersInForce = 8;
+
+// A low-rank adapter that is loaded.
+struct AdapterInfo {
+  std::string name;      // the last part of its path
+  double scale = 0;      // its factor in requests that choose no adapters
+  double own_scale = 0;  // the factor that it was loaded with
+  int64_t rank = 0;      // the largest of its weights
+  double alpha = 0;      // rank times the factor in its file
+};
+
 // A message of a conversation that is nothing but text.
 struct Turn {
   std::string role = {};  // "user", "assistant" or "system"
@@ -126,6 +144,9 @@ struct Request {
   uint64_t client = 0;
   // The name of the client for what is kept on disk; it stays the same from start to start.
   std::string owner = {};
+  // Exactly these adapters are in force, each named once; without a value those of the engine as
+  // they are when the request is submitted (Engine::SetAdapterScales).
+  std::optional<std::vector<AdapterScale>> adapters = {};
   // The slot to run in, which is waited for; -1: any. Of several answers the first one.
   int32_t slot = -1;
   // What Engine::slots() tells of the request while it runs.

@@ -1,6 +1,7 @@
 #include "engine/loading/loaded_model.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "models/registry.h"
@@ -29,6 +30,26 @@ DType DTypeOf(KvDtype setting, DType otherwise) {
       break;
   }
   return otherwise;
+}
+
+void TakeAdapters(std::span<const ScaledAdapter> adapters, AdapterUse use, Notices& notices,
+                  LoadedModel& model) {
+  const std::vector<AdapterSetting>& settings = model.config().model.adapters;
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    model.adapter_facts.push_back(FactsOf(adapters[i]));
+    model.adapter_facts.back().path = settings[i].path;
+  }
+  const bool predicts = !model.facts().denoises() && !model.facts().encodes();
+  if (use == AdapterUse::kByRow && predicts && CanChoose(adapters)) {
+    model.row_adapters = StackAdapters(adapters);
+    return;
+  }
+  model.adapters = JoinAdapters(adapters);
+  if (use != AdapterUse::kByRow || adapters.empty()) return;
+  notices.Warn(predicts ? "an adapter is for experts, so all requests have the adapters as they "
+                          "were loaded"
+                        : "all requests have the adapters as they were loaded: those of this model "
+                          "cannot be chosen");
 }
 
 }  // namespace
@@ -78,10 +99,11 @@ Result<LoadedModel> OpenModelHeader(LayeredConfig layers, const HostHooks& hooks
   return model;
 }
 
-Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices) {
+Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices,
+                              AdapterUse use) {
   RL_ASSIGN_OR_RETURN(LoadedModel model, OpenModelHeader(std::move(layers), hooks, notices));
   RL_ASSIGN_OR_RETURN(const auto adapters, ReadAdapters(model.config(), *model.model, notices));
-  model.adapters = JoinAdapters(adapters);
+  TakeAdapters(adapters, use, notices, model);
   auto tokenizer = MakeTokenizer(*model.file.file);
   if (!tokenizer) return InFile(model, std::move(tokenizer).error());
   model.tokenizer = *std::move(tokenizer);

@@ -24,13 +24,21 @@ namespace rullama {
 // gigabytes of cache that most conversations never touch.
 inline constexpr int64_t kDefaultCapacity = 8192;
 
+// How the adapters of a model are part of its graphs.
+enum class AdapterUse : uint8_t {
+  kForAll,  // all rows have them, with the factors of the configuration
+  kByRow,   // each row chooses, unless the model or one of its adapters cannot do that
+};
+
 struct LoadedModel {
   std::chrono::steady_clock::time_point started;  // when loading began
   LayeredConfig layers;
   ModelFile file;
   MappingNotice mapping;  // of the file
   std::unique_ptr<const Model> model;
-  ModelAdapters adapters;
+  ModelAdapters adapters;                   // those that all rows have
+  RowAdapters row_adapters;                 // those among which rows choose
+  std::vector<AdapterFacts> adapter_facts;  // of all of them
   ModelTowers towers;
   std::shared_ptr<const Tokenizer> tokenizer;
 
@@ -53,7 +61,8 @@ Result<LoadedModel> OpenModelHeader(LayeredConfig layers, const HostHooks& hooks
 // Opens the model that a finished configuration names. Warnings (unusual tensors, replaced
 // settings) go to `notices`. Errors: config.*, gguf.*, store.*, model.*, adapter.*, safetensors.*,
 // tokenizer.*, io.*.
-Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices);
+Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices,
+                              AdapterUse use = AdapterUse::kForAll);
 
 // The adapters that the configuration names (model.adapters), all or none; what they are goes to
 // `notices`. Errors: adapter.*, safetensors.*, gguf.*, io.*.

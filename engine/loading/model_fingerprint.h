@@ -22,6 +22,8 @@ Result<std::vector<ModelFingerprint>> FingerprintsOf(const ModelSession& session
 // A hash of the file: of all its bytes, or of its header and tensors where it is read by ranges.
 // Errors: those of GgufFile::Load.
 Result<ModelFingerprint> FingerprintOf(const GgufFile& file, uint64_t seed);
+// The place of that of the adapters.
+inline constexpr size_t kAdapterFingerprint = 1;
 // One hash of them all.
 ModelFingerprint Joined(std::span<const ModelFingerprint> parts);
 // The thing that has this place among them, for messages.

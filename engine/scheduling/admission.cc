@@ -39,17 +39,20 @@ void Admission::DoWithSlot(const Job& job) {
 
 Result<SlotResult> Admission::ResultOf(const Job& job) {
   if (job.kind == Job::Kind::kEraseSlot) {
-    SlotResult result{.erased = contents_.Erase(job.slot, job.client)};
+    SlotResult result{.adapters = contents_.space(job.slot).adapters};
+    result.erased = contents_.Erase(job.slot, job.space.client);
     result.tokens = std::ssize(result.erased);
     return result;
   }
   if (job.kind == Job::Kind::kFillSlot) {
-    RL_RETURN_IF_ERROR(contents_.Fill(job.slot, *job.stored_slot, job.client));
+    RL_RETURN_IF_ERROR(contents_.Fill(job.slot, *job.stored_slot, job.space));
     return SlotResult{.tokens = std::ssize(job.stored_slot->tokens)};
   }
-  RL_ASSIGN_OR_RETURN(StoredSlot stored, contents_.Store(job.slot, job.client));
+  RL_ASSIGN_OR_RETURN(StoredSlot stored, contents_.Store(job.slot, job.space.client));
   const int64_t tokens = std::ssize(stored.tokens);
-  return SlotResult{.tokens = tokens, .stored = std::make_shared<StoredSlot>(std::move(stored))};
+  return SlotResult{.tokens = tokens,
+                    .stored = std::make_shared<StoredSlot>(std::move(stored)),
+                    .adapters = contents_.space(job.slot).adapters};
 }
 
 Status Admission::Begin(int32_t slot, int64_t chosen) {

@@ -57,7 +57,7 @@ class AdmissionTest : public ::testing::Test {
   // Leaves a prompt of ten tokens, of which two chunks may be reused, in a slot that is free.
   void LeavePrompt(uint64_t client) {
     auto job = slots_->MakeJob(kPrompt, /*max_tokens=*/0);
-    job->client = client;
+    job->space.client = client;
     const Channel channel = Add(std::move(job));
     AdmitAndRead();
     EXPECT_TRUE(TakeLast<RequestEnd>(*channel));
@@ -112,7 +112,7 @@ TEST_F(AdmissionTest, ASlotThatIsFreeAgainGoesToTheClientWhoseTurnItIs) {
   Start(1);
   for (const int32_t number : {0, 1, 2, 3}) {
     auto job = Numbered(number);
-    job->client = number == 3 ? 2 : 1;
+    job->space.client = number == 3 ? 2 : 1;
     Add(std::move(job));
   }
   std::vector<int32_t> order;
@@ -175,7 +175,7 @@ TEST_F(AdmissionTest, APromptBeginsWithTheRowsThatASlotHoldsOfItsClient) {
     Start(2);
     LeavePrompt(/*client=*/1);
     auto job = slots_->MakeJob(LongerPrompt());
-    job->client = c.client;
+    job->space.client = c.client;
     job->reuse_prefix = c.reuse;
     job->kind = c.kind;
     const Channel channel = Add(std::move(job));
@@ -266,7 +266,7 @@ class SlotJobsTest : public AdmissionTest {
     auto job = std::make_unique<Job>();
     job->kind = kind;
     job->slot = 0;
-    job->client = client;
+    job->space.client = client;
     job->channel = std::make_shared<AnswerChannel>(slots_->wakeup);
     return job;
   }
@@ -308,7 +308,7 @@ TEST_F(SlotJobsTest, WhatWasStoredFillsASlotAgain) {
   EXPECT_EQ(std::get<SlotResult>(filled.at(0)).tokens, 10);
   EXPECT_EQ(Held(), 10);
   auto job = slots_->MakeJob(LongerPrompt());
-  job->client = 1;
+  job->space.client = 1;
   Add(std::move(job));
   admission_->Admit();
   EXPECT_EQ(slots_->jobs.At(0).reused, 8) << "its chunks, as before";

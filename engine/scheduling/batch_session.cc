@@ -25,6 +25,7 @@ BatchSession::BatchSession(Session& session, const ProgramGraphs& graphs, int64_
       graphs_(graphs),
       lane_(lane),
       inputs_(vocabulary) {
+  if (graphs_.adapters) adapter_inputs_.emplace(*graphs_.adapters);
   if (!graphs_.media) return;
   const Graph& graph = session.graph(*graphs_.media);
   soft_inputs_.emplace(graph.type(graph.Find(media_names::kSoft)).last().constant,
@@ -42,6 +43,7 @@ Status BatchSession::Start(std::span<const RowRequest> rows) {
   step_.pos.clear();
   step_.slot.clear();
   step_.wanted.clear();
+  adapters_.clear();
   for (const RowRequest& row : rows) {
     const bool follows = !step_.slot.empty() && step_.slot.back() == row.slot;
     const int32_t position = follows ? step_.pos.back() + 1 : session_.past(row.slot);
@@ -49,16 +51,43 @@ Status BatchSession::Start(std::span<const RowRequest> rows) {
     step_.tokens.push_back(row.token);
     step_.pos.push_back(position);
     step_.slot.push_back(row.slot);
+    adapters_.push_back(row.adapters);
   }
   return StartDraw(rows);
 }
 
+const ProgramGraphs& BatchSession::GraphsFor(const AdaptersInForce* adapters) const {
+  const bool several = graphs_.adapters && graphs_.adapters->NeedSeveral(adapters);
+  return several ? *graphs_.adapters->several : graphs_;
+}
+
+Result<const ProgramGraphs*> BatchSession::SetAdapters() {
+  if (!adapter_inputs_) return &graphs_;
+  const auto needs_several = [this](const AdaptersInForce* adapters) {
+    return graphs_.adapters->NeedSeveral(adapters);
+  };
+  const auto found = std::ranges::find_if(adapters_, needs_several);
+  const bool several = found != adapters_.end();
+  RL_RETURN_IF_ERROR(
+      adapter_inputs_->Set(session_, adapters_, several ? graphs_.adapters->places : 1, lane_));
+  return several ? graphs_.adapters->several.get() : &graphs_;
+}
+
+Result<const ProgramGraphs*> BatchSession::SetAdapters(const AdaptersInForce* adapters,
+                                                       size_t rows) {
+  adapters_.assign(rows, adapters);
+  return SetAdapters();
+}
+
 Result<std::span<const RowResult>> BatchSession::Read(int32_t slot, std::span<const int32_t> chunk,
-                                                      std::span<const RowRequest> draws) {
+                                                      std::span<const RowRequest> draws,
+                                                      const AdaptersInForce* adapters) {
   const DemandMode demand = draws.empty() ? DemandMode::kStateOnly : DemandMode::kPerOutput;
   step_.SetConsecutive(chunk, session_.past(slot), slot, demand);
+  adapters_.assign(chunk.size(), adapters);
   if (draws.empty()) {
-    step_.graph = graphs_.read;
+    RL_ASSIGN_OR_RETURN(const ProgramGraphs* graphs, SetAdapters());
+    step_.graph = graphs->read;
     RL_RETURN_IF_ERROR(session_.Run(step_));
     return std::span<const RowResult>();
   }
@@ -68,7 +97,7 @@ Result<std::span<const RowResult>> BatchSession::Read(int32_t slot, std::span<co
 }
 
 Status BatchSession::ReadMedia(int32_t slot, std::span<const int32_t> chunk,
-                               std::span<const SoftRows> media) {
+                               std::span<const SoftRows> media, const AdaptersInForce* adapters) {
   if (!soft_inputs_) {
     return MakeError(ErrorKind::kRuntime, "session.internal",
                      "a chunk with soft tokens for a program without a graph for media");
@@ -80,13 +109,17 @@ Status BatchSession::ReadMedia(int32_t slot, std::span<const int32_t> chunk,
   RL_RETURN_IF_ERROR(session_.SetInput(media_names::kHistory, BytesOf(history_)));
   step_.SetConsecutive(chunk, past, slot, DemandMode::kStateOnly);
   std::ranges::replace_if(step_.tokens, IsSoftRow, 0);
-  step_.graph = *graphs_.media;
+  RL_ASSIGN_OR_RETURN(const ProgramGraphs* graphs, SetAdapters(adapters, chunk.size()));
+  step_.graph = *graphs->media;
   return session_.Run(step_);
 }
 
-Status BatchSession::Evaluate(const ProgramGraphs::RowOutput& output, int32_t slot,
-                              std::span<const int32_t> chunk, std::vector<float>& rows) {
+Status BatchSession::Evaluate(std::optional<ProgramGraphs::RowOutput> ProgramGraphs::*of,
+                              int32_t slot, std::span<const int32_t> chunk,
+                              const AdaptersInForce* adapters, std::vector<float>& rows) {
   step_.SetConsecutive(chunk, session_.past(slot), slot, DemandMode::kAllRows);
+  RL_ASSIGN_OR_RETURN(const ProgramGraphs* graphs, SetAdapters(adapters, chunk.size()));
+  const ProgramGraphs::RowOutput& output = *(graphs->*of);
   step_.graph = output.graph;
   RL_RETURN_IF_ERROR(session_.Run(step_));
   const Graph& ops = session_.graph(output.graph);
@@ -96,7 +129,8 @@ Status BatchSession::Evaluate(const ProgramGraphs::RowOutput& output, int32_t sl
 }
 
 Status BatchSession::PrepareDecode(const RowRequest& row) {
-  return session_.Prepare(1, DemandMode::kPerOutput, graphs_.Draw(ChainFor(std::span(&row, 1))));
+  const RowChainOptions chain = ChainFor(std::span(&row, 1));
+  return session_.Prepare(1, DemandMode::kPerOutput, GraphsFor(row.adapters).Draw(chain));
 }
 
 RowChainOptions BatchSession::ChainFor(std::span<const RowRequest> rows) {
@@ -115,7 +149,8 @@ Status BatchSession::StartDraw(std::span<const RowRequest> rows) {
   RL_RETURN_IF_ERROR(inputs_.Set(chain_.kind, samplings_));
   RL_RETURN_IF_ERROR(SetRowInputs(inputs_, session_, lane_));
   if (graphs_.drafts) RL_RETURN_IF_ERROR(SetPlaces());
-  step_.graph = graphs_.Draw(chain_);
+  RL_ASSIGN_OR_RETURN(const ProgramGraphs* graphs, SetAdapters());
+  step_.graph = graphs->Draw(chain_);
   return lane_ ? session_.Start(*lane_, step_) : session_.Run(step_);
 }
 

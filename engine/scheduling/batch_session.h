@@ -19,6 +19,7 @@
 #include "core/runtime/soft_rows.h"
 #include "engine/api/request.h"
 #include "engine/model_program.h"
+#include "engine/scheduling/row_adapter_inputs.h"
 #include "samplers/row_chain.h"
 
 namespace rullama {
@@ -28,7 +29,8 @@ struct RowRequest {
   int32_t slot = 0;
   int32_t token = 0;  // the row's own, in a decode step
   RowSampling sampling = {};
-  int32_t top_logprobs = -1;  // as Request::top_logprobs
+  int32_t top_logprobs = -1;                  // as Request::top_logprobs
+  const AdaptersInForce* adapters = nullptr;  // null: none
 };
 
 struct RowResult {
@@ -46,7 +48,8 @@ class BatchSession {
                StepLane lane = {});
 
   // Appends each row's token to its slot and draws the one that follows. Rows of one slot follow
-  // one another. The results are in the order of the rows, valid until the next call.
+  // one another. Either all rows need AdapterGraphs::several or none does. The results are in the
+  // order of the rows, valid until the next call.
   Result<std::span<const RowResult>> Decode(std::span<const RowRequest> rows);
   // Decode() in two parts, with the same rows: Finish() waits for what Start() began. Outside lanes
   // no other step may run between the two.
@@ -54,23 +57,33 @@ class BatchSession {
   Result<std::span<const RowResult>> Finish(std::span<const RowRequest> rows);
 
   // Appends the tokens of a chunk to a slot, and draws the token that follows once for each of
-  // `draws`, whose slot is this one. The results are as those of Decode().
+  // `draws`, whose slot and adapters are these. The results are as those of Decode().
   Result<std::span<const RowResult>> Read(int32_t slot, std::span<const int32_t> chunk,
-                                          std::span<const RowRequest> draws);
+                                          std::span<const RowRequest> draws,
+                                          const AdaptersInForce* adapters = nullptr);
 
   // Appends a chunk of a prompt with pictures and sounds, whose rows are soft where its ids are
   // below 0 (soft_row_ids.h). `media` has the soft tokens of at least these rows
   // (SoftRowInputs::Set). For a program with media_rows.
-  Status ReadMedia(int32_t slot, std::span<const int32_t> chunk, std::span<const SoftRows> media);
+  Status ReadMedia(int32_t slot, std::span<const int32_t> chunk, std::span<const SoftRows> media,
+                   const AdaptersInForce* adapters = nullptr);
 
   // Compiles the plan of a decode step of this row alone, unless it is there.
   Status PrepareDecode(const RowRequest& row);
 
-  // Runs tokens through a graph that computes a value for every row, and copies them to `rows`.
-  Status Evaluate(const ProgramGraphs::RowOutput& output, int32_t slot,
-                  std::span<const int32_t> chunk, std::vector<float>& rows);
+  // Runs tokens through the graph of an output, which computes a value for every row, and copies
+  // them to `rows`.
+  Status Evaluate(std::optional<ProgramGraphs::RowOutput> ProgramGraphs::*of, int32_t slot,
+                  std::span<const int32_t> chunk, const AdaptersInForce* adapters,
+                  std::vector<float>& rows);
 
  private:
+  // The graphs for rows with these adapters.
+  [[nodiscard]] const ProgramGraphs& GraphsFor(const AdaptersInForce* adapters) const;
+  // The graphs for a step whose rows have adapters_, whose inputs it sets.
+  Result<const ProgramGraphs*> SetAdapters();
+  // The same for a chunk of one slot.
+  Result<const ProgramGraphs*> SetAdapters(const AdaptersInForce* adapters, size_t rows);
   // The chain that can draw all rows.
   [[nodiscard]] RowChainOptions ChainFor(std::span<const RowRequest> rows);
   // Starts the rows of step_.
@@ -89,8 +102,10 @@ class BatchSession {
   StepLane lane_;
   RowChainOptions chain_;  // of the step that was started last
   RowInputs inputs_;
-  std::vector<int32_t> places_;               // draft_names::kPlace of the last step
-  std::optional<SoftRowInputs> soft_inputs_;  // none: the program has no graph for media
+  std::optional<RowAdapterInputs> adapter_inputs_;  // none: rows choose no adapters
+  std::vector<const AdaptersInForce*> adapters_;    // of the rows of the last step
+  std::vector<int32_t> places_;                     // draft_names::kPlace of the last step
+  std::optional<SoftRowInputs> soft_inputs_;        // none: the program has no graph for media
   StepRows step_;
   std::vector<int32_t> history_;  // media_names::kHistory of the last step with media
   // Memory that is reused from step to step.

@@ -82,7 +82,7 @@ Status DraftMaker::Make(std::span<const int32_t> writing) {
     const Job& job = *running.job;
     requests_.push_back(
         {.slot = slot,
-         .client = job.client,
+         .client = job.space.client,
          .tokens = running.sequence,
          .most = most,
          .most_guessed = guessed,
@@ -143,8 +143,11 @@ void DraftMaker::AddRows(int32_t slot, std::vector<RowRequest>& rows) {
     if (matcher && (!matcher->Accept(token) || matcher->must_end())) return;
     const auto sampling = jobs_.SamplingOf(job, matcher, ++position, ++drawn);
     if (!sampling) return;  // only a guess leads there
-    rows.push_back(
-        {.slot = slot, .token = token, .sampling = *sampling, .top_logprobs = job.top_logprobs});
+    rows.push_back({.slot = slot,
+                    .token = token,
+                    .sampling = *sampling,
+                    .top_logprobs = job.top_logprobs,
+                    .adapters = job.space.adapters.get()});
   }
 }
 

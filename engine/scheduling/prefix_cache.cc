@@ -23,18 +23,19 @@ std::vector<int64_t> ThinnedPositions(std::span<const int64_t> positions) {
   return kept;
 }
 
-bool PrefixCache::Entry::Begins(std::span<const int32_t> prompt, uint64_t of_client) const {
-  return client == of_client && tokens.size() <= prompt.size() &&
+bool PrefixCache::Entry::Begins(std::span<const int32_t> prompt,
+                                const PromptSpace& of_space) const {
+  return space == of_space && tokens.size() <= prompt.size() &&
          std::equal(tokens.begin(), tokens.end(), prompt.begin());
 }
 
 int64_t PrefixCache::Find(std::span<const int32_t> prompt, std::span<const int64_t> cuts,
-                          uint64_t client, int64_t beyond) const {
+                          const PromptSpace& space, int64_t beyond) const {
   int64_t longest = 0;
   for (const Entry& entry : entries_) {
     const int64_t position = entry.position();
     const bool better = position > std::max(beyond, longest) && position < std::ssize(prompt);
-    if (better && std::ranges::binary_search(cuts, position) && entry.Begins(prompt, client)) {
+    if (better && std::ranges::binary_search(cuts, position) && entry.Begins(prompt, space)) {
       longest = position;
     }
   }
@@ -58,8 +59,8 @@ Status PrefixCache::Return(int32_t slot, int64_t position) {
 }
 
 Status PrefixCache::Copy(int32_t slot, std::span<const int32_t> prompt, int64_t length,
-                         uint64_t client) {
-  const auto found = FindExact(prompt.first(static_cast<size_t>(length)), client);
+                         const PromptSpace& space) {
+  const auto found = FindExact(prompt.first(static_cast<size_t>(length)), space);
   const auto entry = entries_.erase(found, found);  // the same one, which may be changed
   Touch(*entry);
   if (!entry->snapshot->complete()) RL_RETURN_IF_ERROR(Complete(entry));
@@ -74,29 +75,29 @@ PrefixCache::~PrefixCache() {
   while (!entries_.empty()) Drop(entries_.begin());
 }
 
-void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
+void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, const PromptSpace& space,
                        std::shared_ptr<const SnapshotStore::Owner> owner) {
-  if (limit_ == 0 || !rings_fit_ || FindExact(tokens, client) != entries_.end()) return;
+  if (limit_ == 0 || !rings_fit_ || FindExact(tokens, space) != entries_.end()) return;
   const Clock::time_point begin = Clock::now();
   auto snapshot = session_.Save(slot, session_.past(slot), SnapshotContent::kRings);
   save_seconds_.Observe(SecondsSince(begin));
   if (!snapshot) return;
-  Add({.client = client,
+  Add({.space = space,
        .tokens = {tokens.begin(), tokens.end()},
        .slot = slot,
        .snapshot = std::make_shared<const Snapshot>(*std::move(snapshot)),
        .owner = std::move(owner)});
 }
 
-void PrefixCache::KeepLoaded(const SnapshotStore::Prompt& prompt, uint64_t client) {
-  if (limit_ == 0 || FindExact(prompt.tokens, client) != entries_.end()) return;
+void PrefixCache::KeepLoaded(const SnapshotStore::Prompt& prompt, const PromptSpace& space) {
+  if (limit_ == 0 || FindExact(prompt.tokens, space) != entries_.end()) return;
   // A session of another capacity or with drafts holds it if its rings have not wrapped. If not,
   // the file gives way to one that this session makes.
   if (!session_.CheckFits(/*slot=*/0, *prompt.snapshot)) {
     store_->Discard(*prompt.owner, prompt.tokens);
     return;
   }
-  Add({.client = client,
+  Add({.space = space,
        .tokens = prompt.tokens,
        .snapshot = prompt.snapshot,
        .owner = prompt.owner});
@@ -109,7 +110,7 @@ void PrefixCache::Touch(Entry& entry) {
 
 bool PrefixCache::IsEnd(const Entry& entry) const {
   return std::ranges::none_of(entries_, [&entry](const Entry& other) {
-    return other.tokens.size() > entry.tokens.size() && entry.Begins(other.tokens, other.client);
+    return other.tokens.size() > entry.tokens.size() && entry.Begins(other.tokens, other.space);
   });
 }
 
@@ -152,16 +153,16 @@ void PrefixCache::Add(Entry entry) {
   largest_ = std::max(largest_, added.bytes());
   // The rings of later prompts are at least as large.
   rings_fit_ = added.bytes() <= limit_;
-  Thin(std::vector(added.tokens), added.client);
+  Thin(std::vector(added.tokens), PromptSpace(added.space));
   EvictBeyondLimit();
 }
 
 Result<std::vector<std::shared_ptr<Snapshot>>> PrefixCache::CopyRings(
-    int32_t slot, std::span<const int32_t> tokens, uint64_t client) const {
+    int32_t slot, std::span<const int32_t> tokens, const PromptSpace& space) const {
   std::vector<std::shared_ptr<Snapshot>> rings;
   for (const Entry& entry : entries_) {
     const bool usable = entry.snapshot->complete() || entry.IsIn(slot);
-    if (!usable || !entry.Begins(tokens, client)) continue;
+    if (!usable || !entry.Begins(tokens, space)) continue;
     RL_ASSIGN_OR_RETURN(Snapshot copy, session_.CopyRings(*entry.snapshot));
     rings.push_back(std::make_shared<Snapshot>(std::move(copy)));
   }
@@ -169,19 +170,19 @@ Result<std::vector<std::shared_ptr<Snapshot>>> PrefixCache::CopyRings(
   return rings;
 }
 
-void PrefixCache::KeepRings(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
+void PrefixCache::KeepRings(int32_t slot, std::span<const int32_t> tokens, const PromptSpace& space,
                             std::shared_ptr<const Snapshot> rings) {
-  if (limit_ == 0 || !rings_fit_ || FindExact(tokens, client) != entries_.end()) return;
-  Add({.client = client,
+  if (limit_ == 0 || !rings_fit_ || FindExact(tokens, space) != entries_.end()) return;
+  Add({.space = space,
        .tokens = {tokens.begin(), tokens.end()},
        .slot = slot,
        .snapshot = std::move(rings)});
 }
 
-void PrefixCache::Erase(std::span<const int32_t> tokens, uint64_t client) {
+void PrefixCache::Erase(std::span<const int32_t> tokens, const PromptSpace& space) {
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto at = entry++;
-    if (at->Begins(tokens, client)) Drop(at);
+    if (at->Begins(tokens, space)) Drop(at);
   }
 }
 
@@ -223,9 +224,9 @@ void PrefixCache::AddTo(EngineStats& stats) const {
 }
 
 PrefixCache::Entries::const_iterator PrefixCache::FindExact(std::span<const int32_t> tokens,
-                                                            uint64_t client) const {
+                                                            const PromptSpace& space) const {
   return std::ranges::find_if(entries_, [&](const Entry& entry) {
-    return entry.tokens.size() == tokens.size() && entry.Begins(tokens, client);
+    return entry.tokens.size() == tokens.size() && entry.Begins(tokens, space);
   });
 }
 
@@ -244,16 +245,16 @@ Status PrefixCache::Complete(Entries::iterator entry) {
   return OkStatus();
 }
 
-void PrefixCache::Thin(std::span<const int32_t> tokens, uint64_t client) {
+void PrefixCache::Thin(std::span<const int32_t> tokens, const PromptSpace& space) {
   std::vector<int64_t> positions;
   for (const Entry& entry : entries_) {
-    if (entry.Begins(tokens, client)) positions.push_back(entry.position());
+    if (entry.Begins(tokens, space)) positions.push_back(entry.position());
   }
   std::ranges::sort(positions);
   const std::vector<int64_t> kept = ThinnedPositions(positions);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto at = entry++;
-    if (at->Begins(tokens, client) && !std::ranges::binary_search(kept, at->position())) Drop(at);
+    if (at->Begins(tokens, space) && !std::ranges::binary_search(kept, at->position())) Drop(at);
   }
 }
 

@@ -1,5 +1,5 @@
 // Snapshots of prompts in host memory: what a slot held after a cut point of a prompt
-// (cut_points.h), for requests of the same client that begin with the same tokens.
+// (cut_points.h), for requests of the same space that begin with the same tokens.
 //
 // A snapshot is taken with the rings only, as long as its slot holds the other rows. It is
 // completed before the slot is given to another prompt, or when another slot is to have it. Of the
@@ -25,6 +25,7 @@
 #include "core/base/status.h"
 #include "core/runtime/session.h"
 #include "core/runtime/snapshot.h"
+#include "engine/adapters_in_force.h"
 #include "engine/api/stats.h"
 #include "engine/scheduling/snapshot_store.h"
 
@@ -42,10 +43,11 @@ class PrefixCache {
   PrefixCache& operator=(const PrefixCache&) = delete;
   ~PrefixCache();
 
-  // The longest prefix of the prompt that is kept for the client and is longer than `beyond`; 0 if
-  // there is none. At least one token of the prompt follows it. `cuts` are those of the prompt.
+  // The longest prefix of the prompt that is kept for requests of its space and is longer than
+  // `beyond`; 0 if there is none. At least one token of the prompt follows it. `cuts` are those of
+  // the prompt.
   [[nodiscard]] int64_t Find(std::span<const int32_t> prompt, std::span<const int64_t> cuts,
-                             uint64_t client, int64_t beyond) const;
+                             const PromptSpace& space, int64_t beyond) const;
   // Whether the rings of the slot at a position are kept, and its other rows are still there.
   [[nodiscard]] bool HoldsRings(int32_t slot, int64_t position) const;
 
@@ -53,13 +55,14 @@ class PrefixCache {
   Status Return(int32_t slot, int64_t position);
   // Makes `slot`, whose content has been given up (GiveUp), hold the first `length` tokens of the
   // prompt, a length that Find() has returned.
-  Status Copy(int32_t slot, std::span<const int32_t> prompt, int64_t length, uint64_t client);
+  Status Copy(int32_t slot, std::span<const int32_t> prompt, int64_t length,
+              const PromptSpace& space);
 
   // Keeps what `slot` holds, which are `tokens`.
-  void Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
+  void Keep(int32_t slot, std::span<const int32_t> tokens, const PromptSpace& space,
             std::shared_ptr<const SnapshotStore::Owner> owner);
   // Keeps a complete snapshot that the store has, or lets the store remove one that does not fit.
-  void KeepLoaded(const SnapshotStore::Prompt& prompt, uint64_t client);
+  void KeepLoaded(const SnapshotStore::Prompt& prompt, const PromptSpace& space);
 
   // Whether there are snapshots that the store does not have yet.
   [[nodiscard]] bool HasUnstored() const { return unstored_ > 0; }
@@ -72,22 +75,22 @@ class PrefixCache {
   // The rows of `slot` are lost.
   void Lose(int32_t slot);
 
-  // Copies of the rings that are kept for what `slot` holds, `tokens` of the client, ascending.
+  // Copies of the rings that are kept for what `slot` holds, `tokens` of its space, ascending.
   Result<std::vector<std::shared_ptr<Snapshot>>> CopyRings(int32_t slot,
                                                            std::span<const int32_t> tokens,
-                                                           uint64_t client) const;
+                                                           const PromptSpace& space) const;
   // Keeps rings of `slot`, after `tokens`.
-  void KeepRings(int32_t slot, std::span<const int32_t> tokens, uint64_t client,
+  void KeepRings(int32_t slot, std::span<const int32_t> tokens, const PromptSpace& space,
                  std::shared_ptr<const Snapshot> rings);
   // Drops all that begins with the same tokens as `tokens` and is not longer.
-  void Erase(std::span<const int32_t> tokens, uint64_t client);
+  void Erase(std::span<const int32_t> tokens, const PromptSpace& space);
 
   // Adds what it holds and has done.
   void AddTo(EngineStats& stats) const;
 
  private:
   struct Entry {
-    uint64_t client = 0;
+    PromptSpace space;
     std::vector<int32_t> tokens;
     int32_t slot = 0;  // with the other rows, unless the snapshot is complete
     uint64_t last_used = 0;
@@ -103,7 +106,7 @@ class PrefixCache {
     }
     [[nodiscard]] bool IsIn(int32_t other) const { return !snapshot->complete() && slot == other; }
     // Whether `prompt` begins with its tokens.
-    [[nodiscard]] bool Begins(std::span<const int32_t> prompt, uint64_t of_client) const;
+    [[nodiscard]] bool Begins(std::span<const int32_t> prompt, const PromptSpace& of_space) const;
   };
   using Entries = std::list<Entry>;
 
@@ -112,11 +115,11 @@ class PrefixCache {
   // Whether no longer snapshot continues it.
   [[nodiscard]] bool IsEnd(const Entry& entry) const;
   [[nodiscard]] Entries::const_iterator FindExact(std::span<const int32_t> tokens,
-                                                  uint64_t client) const;
+                                                  const PromptSpace& space) const;
   // Replaces the snapshot by a complete one; the entry is dropped if that cannot be made.
   Status Complete(Entries::iterator entry);
   // Drops snapshots of the conversation that ends with `tokens`.
-  void Thin(std::span<const int32_t> tokens, uint64_t client);
+  void Thin(std::span<const int32_t> tokens, const PromptSpace& space);
   void EvictBeyondLimit();
   void DropOversized(Entries::iterator entry);
   void Drop(Entries::iterator entry);

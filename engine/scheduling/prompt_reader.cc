@@ -72,7 +72,8 @@ int64_t PromptReader::EndOfChunk(const RunningJob& running) const {
         std::min(end, running.read + session_.max_t(options_.graphs.logits->graph));
     return running.read + 1 < tokens ? std::min(scored, tokens - 1) : tokens;
   }
-  return std::min(tokens, running.read + session_.max_t(RowOutputOf(job.kind).graph));
+  return std::min(tokens,
+                  running.read + session_.max_t((options_.graphs.*RowOutputOf(job.kind))->graph));
 }
 
 Result<bool> PromptReader::EncodeNext(RunningJob& running, int64_t end) {
@@ -80,7 +81,7 @@ Result<bool> PromptReader::EncodeNext(RunningJob& running, int64_t end) {
   while (const auto missing = running.media.Missing(running.read, end)) {
     const DecodedMedium& medium = running.media.medium(*missing);
     std::shared_ptr<const SoftTokens> soft;
-    if (job.reuse_prefix) soft = media_cache_.Find(job.client, medium.hash);
+    if (job.reuse_prefix) soft = media_cache_.Find(job.space.client, medium.hash);
     const bool found = soft != nullptr;
     if (!found) {
       RL_ASSIGN_OR_RETURN(soft, Encode(running, medium));
@@ -102,7 +103,7 @@ Result<std::shared_ptr<const SoftTokens>> PromptReader::Encode(RunningJob& runni
   const double seconds = SecondsBetween(begin, EngineClock::now());
   running.encode_seconds += seconds;
   const Job& job = *running.job;
-  if (job.reuse_prefix) media_cache_.Keep(job.client, soft);
+  if (job.reuse_prefix) media_cache_.Keep(job.space.client, soft);
   counters_.Update([seconds](EngineStats& stats) { stats.encode_seconds.Observe(seconds); });
   return soft;
 }
@@ -116,8 +117,10 @@ Status PromptReader::ReadChunk(int32_t slot, RunningJob& running, std::span<cons
     return canvases_ != nullptr ? ReadForCanvases(slot, running, chunk) : ReadAndDraw(slot, chunk);
   }
   if (running.read == running.reused && generates) {
-    RowRequest draw{
-        .slot = slot, .sampling = running.job->sampling, .top_logprobs = running.job->top_logprobs};
+    RowRequest draw{.slot = slot,
+                    .sampling = running.job->sampling,
+                    .top_logprobs = running.job->top_logprobs,
+                    .adapters = running.job->space.adapters.get()};
     if (running.job->constraint.matcher) draw.sampling.mask = kSomeMask;
     RL_RETURN_IF_ERROR(PrepareDecode(running, draw));
   }
@@ -128,7 +131,8 @@ Status PromptReader::ReadChunk(int32_t slot, RunningJob& running, std::span<cons
 
 Status PromptReader::ReadScored(int32_t slot, RunningJob& running, std::span<const int32_t> chunk) {
   const Job& job = *running.job;
-  RL_RETURN_IF_ERROR(batch_.Evaluate(*options_.graphs.logits, slot, chunk, evaluated_));
+  RL_RETURN_IF_ERROR(
+      batch_.Evaluate(&ProgramGraphs::logits, slot, chunk, job.space.adapters.get(), evaluated_));
   const std::span<const float> logits = evaluated_;
   const size_t vocabulary = logits.size() / chunk.size();
   for (size_t row = 0; row < chunk.size(); ++row) {
@@ -156,10 +160,11 @@ void PromptReader::PushScores(int32_t slot, RunningJob& running) {
 
 Status PromptReader::ReadRows(int32_t slot, RunningJob& running, std::span<const int32_t> chunk) {
   if (std::ranges::none_of(chunk, IsSoftRow)) {
-    RL_RETURN_IF_ERROR(batch_.Read(slot, chunk, {}));
+    RL_RETURN_IF_ERROR(batch_.Read(slot, chunk, {}, running.job->space.adapters.get()));
     return OkStatus();
   }
-  RL_RETURN_IF_ERROR(batch_.ReadMedia(slot, chunk, running.media.rows()));
+  RL_RETURN_IF_ERROR(
+      batch_.ReadMedia(slot, chunk, running.media.rows(), running.job->space.adapters.get()));
   running.media.Drop(running.read + std::ssize(chunk));
   return OkStatus();
 }
@@ -179,7 +184,7 @@ Status PromptReader::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
     draws.push_back(draw);
   }
   RL_RETURN_IF_ERROR(PrepareDecode(jobs_.At(slot), draws.front()));
-  RL_ASSIGN_OR_RETURN(const auto results, batch_.Read(slot, chunk, draws));
+  RL_ASSIGN_OR_RETURN(const auto results, batch_.Read(slot, chunk, draws, draws.front().adapters));
   TakeChunk(slot, jobs_.At(slot), chunk);
   RL_RETURN_IF_ERROR(Share(slot, std::span(writers).subspan(1)));
   RL_ASSIGN_OR_RETURN(const SessionStats stats, session_.Stats());
@@ -227,14 +232,15 @@ Status PromptReader::Save(int32_t slot) {
   return OkStatus();
 }
 
-const ProgramGraphs::RowOutput& PromptReader::RowOutputOf(Job::Kind kind) const {
-  return kind == Job::Kind::kEmbed ? *options_.graphs.hidden : *options_.graphs.logits;
+std::optional<ProgramGraphs::RowOutput> ProgramGraphs::*PromptReader::RowOutputOf(Job::Kind kind) {
+  return kind == Job::Kind::kEmbed ? &ProgramGraphs::hidden : &ProgramGraphs::logits;
 }
 
 Status PromptReader::ReadForRows(int32_t slot, RunningJob& running,
                                  std::span<const int32_t> chunk) {
   const Job& job = *running.job;
-  RL_RETURN_IF_ERROR(batch_.Evaluate(RowOutputOf(job.kind), slot, chunk, evaluated_));
+  RL_RETURN_IF_ERROR(
+      batch_.Evaluate(RowOutputOf(job.kind), slot, chunk, job.space.adapters.get(), evaluated_));
   const int64_t first = running.read;
   running.read += std::ssize(chunk);
   if (job.kind == Job::Kind::kEmbed) {
@@ -257,7 +263,10 @@ Status PromptReader::PrepareDecode(const RunningJob& running, const RowRequest& 
 Result<RowRequest> PromptReader::DrawOf(int32_t slot, RunningJob& running) {
   const auto last = static_cast<int32_t>(std::ssize(running.job->prompt) - 1);
   RL_ASSIGN_OR_RETURN(const RowSampling sampling, jobs_.SamplingOf(running, last));
-  return RowRequest{.slot = slot, .sampling = sampling, .top_logprobs = running.job->top_logprobs};
+  return RowRequest{.slot = slot,
+                    .sampling = sampling,
+                    .top_logprobs = running.job->top_logprobs,
+                    .adapters = running.job->space.adapters.get()};
 }
 
 Status PromptReader::Share(int32_t slot, std::span<const int32_t> sharers) {

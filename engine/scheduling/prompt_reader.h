@@ -64,7 +64,9 @@ class PromptReader {
 
   // A chunk of a job of kEmbed or kLogits, and the rows that it wants.
   Status ReadForRows(int32_t slot, RunningJob& running, std::span<const int32_t> chunk);
-  [[nodiscard]] const ProgramGraphs::RowOutput& RowOutputOf(Job::Kind kind) const;
+  // The graphs that give these rows.
+  [[nodiscard]] static std::optional<ProgramGraphs::RowOutput> ProgramGraphs::*RowOutputOf(
+      Job::Kind kind);
 
   // Compiles the plan that decodes after a prompt, unless nothing will. Called before the first and
   // the last chunk: some devices continue with it while the prompt is read.

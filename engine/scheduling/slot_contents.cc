@@ -21,19 +21,19 @@ SlotTable::Choice SlotContents::Choose(const Job& job) const {
   const bool reuses = job.reuse_prefix && ReadsChunks(job.kind);
   const auto cuts = reuses ? std::span(job.cuts) : std::span<const int64_t>();
   const auto choice = table_.Choose(
-      job.prompt, cuts, job.reuse_answers, job.client,
+      job.prompt, cuts, job.reuse_answers, job.space,
       [this](int32_t slot, int64_t position) { return CanReturn(slot, position); }, job.slot);
-  const bool longer = prefixes_.Find(job.prompt, cuts, job.client, choice->reused) > 0;
+  const bool longer = prefixes_.Find(job.prompt, cuts, job.space, choice->reused) > 0;
   return longer ? ChooseUnused(job) : *choice;
 }
 
 SlotTable::Choice SlotContents::ChooseUnused(const Job& job) const {
-  return *table_.Choose(job.prompt, {}, /*answers=*/false, job.client, kReturnsNowhere, job.slot);
+  return *table_.Choose(job.prompt, {}, /*answers=*/false, job.space, kReturnsNowhere, job.slot);
 }
 
-void SlotContents::Take(const SlotTable::Choice& choice, uint64_t client) {
+void SlotContents::Take(const SlotTable::Choice& choice, const PromptSpace& space) {
   prefixes_.GiveUp(choice.slot, choice.reused);
-  table_.Take(choice, client);
+  table_.Take(choice, space);
 }
 
 Result<int64_t> SlotContents::Restore(int32_t slot, const Job& job, int64_t chosen) {
@@ -44,9 +44,9 @@ Result<int64_t> SlotContents::Restore(int32_t slot, const Job& job, int64_t chos
 
 Result<int64_t> SlotContents::CopyPrefix(int32_t slot, const Job& job, int64_t held) {
   const std::span<const int32_t> prompt = job.prompt;
-  const int64_t found = prefixes_.Find(prompt, job.cuts, job.client, held);
+  const int64_t found = prefixes_.Find(prompt, job.cuts, job.space, held);
   if (found == 0) return held;
-  const Status copied = prefixes_.Copy(slot, prompt, found, job.client);
+  const Status copied = prefixes_.Copy(slot, prompt, found, job.space);
   if (copied) {
     Append(slot, prompt.subspan(static_cast<size_t>(held), static_cast<size_t>(found - held)));
     return found;
@@ -87,7 +87,7 @@ Result<int64_t> SlotContents::Copy(int32_t from, std::span<const int32_t> to,
 
 Result<StoredSlot> SlotContents::Store(int32_t slot, uint64_t client) {
   const std::span<const int32_t> tokens = table_.tokens(slot);
-  if (tokens.empty() || table_.client(slot) != client) {
+  if (tokens.empty() || table_.space(slot).client != client) {
     return MakeError(ErrorKind::kUsage, "slot.empty",
                      "slot {} holds nothing of this client; run a request in it first", slot);
   }
@@ -96,33 +96,33 @@ Result<StoredSlot> SlotContents::Store(int32_t slot, uint64_t client) {
   stored.chunked = table_.chunked(slot);
   RL_ASSIGN_OR_RETURN(Snapshot all, session_.Save(slot, static_cast<int32_t>(tokens.size())));
   stored.all = std::make_shared<const Snapshot>(std::move(all));
-  RL_ASSIGN_OR_RETURN(
-      stored.rings,
-      prefixes_.CopyRings(slot, tokens.first(static_cast<size_t>(stored.chunked)), client));
+  RL_ASSIGN_OR_RETURN(stored.rings,
+                      prefixes_.CopyRings(slot, tokens.first(static_cast<size_t>(stored.chunked)),
+                                          table_.space(slot)));
   return stored;
 }
 
-Status SlotContents::Fill(int32_t slot, const StoredSlot& stored, uint64_t client) {
+Status SlotContents::Fill(int32_t slot, const StoredSlot& stored, const PromptSpace& space) {
   RL_RETURN_IF_ERROR(session_.CheckFits(slot, *stored.all));
   prefixes_.GiveUp(slot, 0);
   if (const Status restored = session_.Restore(slot, *stored.all); !restored) {
     Lose(slot);
     return restored;
   }
-  table_.Fill(slot, stored.tokens, stored.chunked, client);
+  table_.Fill(slot, stored.tokens, stored.chunked, space);
   const std::span<const int32_t> tokens = stored.tokens;
   for (const std::shared_ptr<Snapshot>& rings : stored.rings) {
     if (!session_.Adopt(slot, *rings)) continue;  // the rest is read again
-    prefixes_.KeepRings(slot, tokens.first(static_cast<size_t>(rings->position())), client, rings);
+    prefixes_.KeepRings(slot, tokens.first(static_cast<size_t>(rings->position())), space, rings);
   }
   return OkStatus();
 }
 
 std::vector<int32_t> SlotContents::Erase(int32_t slot, uint64_t client) {
   const std::span<const int32_t> tokens = table_.tokens(slot);
-  if (tokens.empty() || table_.client(slot) != client) return {};
+  if (tokens.empty() || table_.space(slot).client != client) return {};
   std::vector<int32_t> erased(tokens.begin(), tokens.end());
-  prefixes_.Erase(tokens, client);
+  prefixes_.Erase(tokens, table_.space(slot));
   Lose(slot);
   return erased;
 }

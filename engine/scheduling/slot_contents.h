@@ -35,8 +35,9 @@ class SlotContents {
   [[nodiscard]] SlotTable::Choice Choose(const Job& job) const;
   // A slot for a job that reuses nothing; one is free.
   [[nodiscard]] SlotTable::Choice ChooseUnused(const Job& job) const;
-  // Gives the slot to a client. What it held beyond the chosen rows will be overwritten.
-  void Take(const SlotTable::Choice& choice, uint64_t client);
+  // Gives the slot to a request of this space. What it held beyond the chosen rows will be
+  // overwritten.
+  void Take(const SlotTable::Choice& choice, const PromptSpace& space);
   // The slot is free; what it holds may be reused.
   void Release(int32_t slot) { table_.Release(slot); }
 
@@ -55,11 +56,11 @@ class SlotContents {
   void AppendDrawn(int32_t slot, int32_t token) { table_.AppendDrawn(slot, token); }
   // Keeps what the slot holds, which are `tokens` of the job's prompt, in the prefix cache.
   void Keep(int32_t slot, std::span<const int32_t> tokens, const Job& job) {
-    prefixes_.Keep(slot, tokens, job.client, job.owner);
+    prefixes_.Keep(slot, tokens, job.space, job.owner);
   }
   // Keeps the part of the job's prompt that was read from the disk.
   void KeepLoaded(const Job& job) {
-    if (job.loaded) prefixes_.KeepLoaded(*job.loaded, job.client);
+    if (job.loaded) prefixes_.KeepLoaded(*job.loaded, job.space);
   }
   // As those of PrefixCache.
   [[nodiscard]] bool HasUnstored() const { return prefixes_.HasUnstored(); }
@@ -70,7 +71,9 @@ class SlotContents {
   Result<StoredSlot> Store(int32_t slot, uint64_t client);
   // Lets the slot hold what was stored, in place of what it held. Errors: snapshot.mismatch, after
   // which it holds what it held; those of the device.
-  Status Fill(int32_t slot, const StoredSlot& stored, uint64_t client);
+  Status Fill(int32_t slot, const StoredSlot& stored, const PromptSpace& space);
+  // Whose tokens the slot holds.
+  [[nodiscard]] const PromptSpace& space(int32_t slot) const { return table_.space(slot); }
   // Forgets what the slot holds for the client, with its snapshots. Returns its tokens.
   std::vector<int32_t> Erase(int32_t slot, uint64_t client);
 

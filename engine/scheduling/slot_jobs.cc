@@ -36,7 +36,7 @@ std::vector<int32_t> SlotJobs::SharersOf(int32_t slot) const {
 
 void SlotJobs::Start(const SlotTable::Choice& choice, std::unique_ptr<Job> job,
                      std::optional<int32_t> reader) {
-  contents_.Take(choice, job->client);
+  contents_.Take(choice, job->space);
   RunningJob running;
   if (!job->media.empty()) {
     running.media =

@@ -31,10 +31,10 @@ bool SlotTable::Suits(const Choice& choice, const Choice& other) const {
 
 int64_t SlotTable::free_slots() const { return std::ranges::count(slots_, false, &Slot::busy); }
 
-void SlotTable::Take(const Choice& choice, uint64_t client) {
+void SlotTable::Take(const Choice& choice, const PromptSpace& space) {
   Slot& slot = slots_[static_cast<size_t>(choice.slot)];
   slot.busy = true;
-  slot.client = client;
+  slot.space = space;
   slot.tokens.resize(static_cast<size_t>(choice.reused));
   slot.chunked = std::min(slot.chunked, slot.tokens.size());
   slot.goes_on = choice.goes_on;
@@ -47,11 +47,11 @@ void SlotTable::Append(int32_t at, std::span<const int32_t> chunk) {
 }
 
 void SlotTable::Fill(int32_t at, std::span<const int32_t> tokens, int64_t chunked,
-                     uint64_t client) {
+                     const PromptSpace& space) {
   Slot& slot = slots_[static_cast<size_t>(at)];
   slot.tokens.assign(tokens.begin(), tokens.end());
   slot.chunked = static_cast<size_t>(chunked);
-  slot.client = client;
+  slot.space = space;
   slot.last_used = ++uses_;
 }
 

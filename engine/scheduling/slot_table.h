@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/adapters_in_force.h"
+
 namespace rullama {
 
 class SlotTable {
@@ -27,12 +29,12 @@ class SlotTable {
   };
   // A free slot for this prompt, or nothing: the one that holds most of it, else an empty one, else
   // the one that was used least recently. At least one row of the prompt is left to be read. Only
-  // rows of the same client count. `cuts` are those of the prompt; none: nothing is reused.
+  // rows of the same space count. `cuts` are those of the prompt; none: nothing is reused.
   // `answers`: rows of drawn tokens may be reused. `only`: the slot to choose; -1: any.
   // `can_return(slot, position)` says whether the session can go back to this position of a slot.
   template <typename CanReturn>
   std::optional<Choice> Choose(std::span<const int32_t> prompt, std::span<const int64_t> cuts,
-                               bool answers, uint64_t client, const CanReturn& can_return,
+                               bool answers, const PromptSpace& space, const CanReturn& can_return,
                                int32_t only = -1) const {
     std::optional<Choice> best;
     for (size_t i = 0; i < slots_.size(); ++i) {
@@ -40,7 +42,7 @@ class SlotTable {
       const auto slot = static_cast<int32_t>(i);
       if (only >= 0 && slot != only) continue;
       Choice choice{slot, 0};
-      const bool own = slots_[i].client == client;
+      const bool own = slots_[i].space == space;
       const int64_t common = own ? CommonRows(slots_[i], prompt) : 0;
       for (const int64_t cut : cuts) {
         if (cut <= common && can_return(slot, cut)) choice.reused = cut;
@@ -57,8 +59,8 @@ class SlotTable {
 
   [[nodiscard]] int64_t free_slots() const;
   [[nodiscard]] bool busy(int32_t slot) const { return slots_[static_cast<size_t>(slot)].busy; }
-  [[nodiscard]] uint64_t client(int32_t slot) const {
-    return slots_[static_cast<size_t>(slot)].client;
+  [[nodiscard]] const PromptSpace& space(int32_t slot) const {
+    return slots_[static_cast<size_t>(slot)].space;
   }
   // The first rows of a slot, which were read in chunks that end at cut points.
   [[nodiscard]] int64_t chunked(int32_t slot) const {
@@ -69,11 +71,12 @@ class SlotTable {
     return slots_[static_cast<size_t>(slot)].tokens;
   }
 
-  // The slot is taken for a client's request that begins with `reused` rows of what it holds.
-  void Take(const Choice& choice, uint64_t client);
-  // The slot, which is free, holds these tokens of a client, the first `chunked` of which were read
+  // The slot is taken for a request of this space that begins with `reused` rows of what it holds.
+  void Take(const Choice& choice, const PromptSpace& space);
+  // The slot, which is free, holds these tokens of a space, the first `chunked` of which were read
   // in chunks.
-  void Fill(int32_t slot, std::span<const int32_t> tokens, int64_t chunked, uint64_t client);
+  void Fill(int32_t slot, std::span<const int32_t> tokens, int64_t chunked,
+            const PromptSpace& space);
   // Rows of a prompt chunk were appended to the slot.
   void Append(int32_t slot, std::span<const int32_t> chunk);
   // The row of a drawn token was appended to the slot.
@@ -86,7 +89,7 @@ class SlotTable {
  private:
   struct Slot {
     bool busy = false;
-    uint64_t client = 0;  // whose rows these are
+    PromptSpace space;  // whose rows these are
     uint64_t last_used = 0;
     std::vector<int32_t> tokens;  // of all rows
     size_t chunked = 0;    // the first rows, which were read in chunks that end at cut points

@@ -22,6 +22,7 @@ TokenDecoder::TokenDecoder(Session& session, const SchedulerOptions& options,
       jobs_(jobs),
       counters_(counters),
       drafts_(session, options, jobs, counters),
+      adapters_(options.graphs.adapters),
       acceptance_(options.drafts.acceptance) {
   const size_t lanes = session.lanes();
   for (size_t lane = 0; lane < std::max<size_t>(lanes, 1); ++lane) {
@@ -55,11 +56,23 @@ void TokenDecoder::ChooseSlots(Group& group) const {
     ++writing;
     if (!running->in_step) group.slots.push_back(slot);
   }
+  KeepAlike(group.slots);
   const size_t share = (writing + groups_.size() - 1) / groups_.size();
   if (group.slots.size() <= share) return;
   std::ranges::stable_sort(group.slots, {},
                            [this](int32_t slot) { return jobs_.At(slot).last_step; });
   group.slots.resize(share);
+}
+
+void TokenDecoder::KeepAlike(std::vector<int32_t>& slots) const {
+  if (!adapters_ || slots.empty()) return;
+  const auto needs_several = [this](int32_t slot) {
+    return adapters_->NeedSeveral(jobs_.At(slot).job->space.adapters.get());
+  };
+  const int32_t next = *std::ranges::min_element(
+      slots, {}, [this](int32_t slot) { return jobs_.At(slot).last_step; });
+  const bool several = needs_several(next);
+  std::erase_if(slots, [&](int32_t slot) { return needs_several(slot) != several; });
 }
 
 bool TokenDecoder::Start(Group& group) {
@@ -110,7 +123,8 @@ Status TokenDecoder::AddRows(Group& group, int32_t slot) {
   group.rows.push_back({.slot = slot,
                         .token = *running.token,
                         .sampling = sampling,
-                        .top_logprobs = running.job->top_logprobs});
+                        .top_logprobs = running.job->top_logprobs,
+                        .adapters = running.job->space.adapters.get()});
   if (!running.draft.empty()) drafts_.AddRows(slot, group.rows);
   return OkStatus();
 }

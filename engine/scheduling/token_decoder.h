@@ -70,6 +70,9 @@ class TokenDecoder {
   bool Start(Group& group);
   void Finish(Group& group);
   void ChooseSlots(Group& group) const;
+  // Leaves out slots that need other graphs than the one that has waited longest: a row with
+  // several adapters takes AdapterGraphs::several, so that its bytes do not depend on other rows.
+  void KeepAlike(std::vector<int32_t>& slots) const;
   // Adds the rows of a slot to the step. Errors: those of SlotJobs::SamplingOf().
   Status AddRows(Group& group, int32_t slot);
   // Counts as many tokens of a draft as right as chance decides.
@@ -83,6 +86,7 @@ class TokenDecoder {
   SlotJobs& jobs_;
   EngineCounters& counters_;
   DraftMaker drafts_;
+  const std::optional<AdapterGraphs> adapters_;
   const std::optional<double> acceptance_;  // as EngineSetup::draft_acceptance
   std::mt19937 random_;                     // with it
   std::deque<Group> groups_;

@@ -27,7 +27,7 @@ std::unique_ptr<Job> WaitingJobs::TakeNext(int64_t free_slots,
     return nullptr;
   }
   const auto last_turn = [this](const Job& job) {
-    const auto last = last_turns_.find(job.client);
+    const auto last = last_turns_.find(job.space.client);
     return last == last_turns_.end() ? 0 : last->second;
   };
   auto next = jobs_.end();
@@ -38,7 +38,7 @@ std::unique_ptr<Job> WaitingJobs::TakeNext(int64_t free_slots,
   if (next == jobs_.end() || AnswersOf(**next) > free_slots) return nullptr;
   std::unique_ptr<Job> job = std::move(*next);
   jobs_.erase(next);
-  last_turns_[job->client] = ++turns_;
+  last_turns_[job->space.client] = ++turns_;
   return job;
 }
 

@@ -18,7 +18,7 @@ class WaitingJobsTest : public ::testing::Test {
   // A job of a client; its prompt is the client's number, and then its own.
   std::unique_ptr<Job> MakeJob(uint64_t client, int32_t number, size_t answers = 1) {
     auto job = std::make_unique<Job>();
-    job->client = client;
+    job->space.client = client;
     job->prompt = {static_cast<int32_t>(client), number};
     job->channel = std::make_shared<AnswerChannel>(wakeup_);
     channels_.push_back(job->channel);

@@ -1,6 +1,8 @@
 #include "models/common/adapter.h"
 
 #include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
@@ -42,6 +44,42 @@ std::vector<float> JoinB(const std::vector<std::pair<const AdapterWeight*, doubl
     }
   }
   return joined;
+}
+
+int64_t RankOf(const Adapter& adapter) {
+  return std::ranges::max_element(adapter.weights, {}, &AdapterWeight::rank)->rank;
+}
+
+// The weight of each adapter in a group that has this tensor; null where it has none.
+using GroupWeights = std::vector<const AdapterWeight*>;
+
+// A of each adapter, filled up with rows of zeros to `rank`.
+std::vector<float> StackA(const GroupWeights& weights, const LowRankPair& pair) {
+  const auto size = static_cast<size_t>(pair.rank * pair.inputs);
+  std::vector<float> stacked(weights.size() * size);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] == nullptr) continue;
+    std::ranges::copy(weights[i]->a, stacked.begin() + static_cast<std::ptrdiff_t>(i * size));
+  }
+  return stacked;
+}
+
+// B of each adapter with its factor, filled up with columns of zeros to `rank`.
+std::vector<float> StackB(const GroupWeights& weights, const LowRankPair& pair) {
+  const auto rank = static_cast<size_t>(pair.rank);
+  const auto rows = static_cast<size_t>(pair.outputs);
+  std::vector<float> stacked(weights.size() * rows * rank);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] == nullptr) continue;
+    const auto own = static_cast<size_t>(weights[i]->rank);
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t k = 0; k < own; ++k) {
+        const double value = weights[i]->b[row * own + k];
+        stacked[(i * rows + row) * rank + k] = static_cast<float>(value * weights[i]->scale);
+      }
+    }
+  }
+  return stacked;
 }
 
 SyntheticConstant ConstantOf(const std::string& name, const TensorType& type,
@@ -93,6 +131,74 @@ ModelAdapters JoinAdapters(std::span<const ScaledAdapter> adapters) {
     joined.pairs.push_back(std::move(pair));
   }
   return joined;
+}
+
+AdapterFacts FactsOf(const ScaledAdapter& scaled) {
+  const Adapter& adapter = scaled.adapter;
+  AdapterFacts facts{.path = adapter.path, .scale = scaled.scale, .rank = RankOf(adapter)};
+  for (const AdapterWeight& weight : adapter.weights) {
+    if (facts.alpha == 0 && weight.rank == facts.rank) {
+      facts.alpha = weight.scale * static_cast<double>(weight.rank);
+    }
+    const auto add = [&facts](const void* data, size_t bytes) {
+      facts.content = XXH3_64bits_withSeed(data, bytes, facts.content);
+    };
+    add(weight.tensor.data(), weight.tensor.size());
+    add(&weight.rank, sizeof(weight.rank));
+    add(&weight.scale, sizeof(weight.scale));
+    add(weight.a.data(), weight.a.size() * sizeof(float));
+    add(weight.b.data(), weight.b.size() * sizeof(float));
+  }
+  return facts;
+}
+
+int64_t RowAdapters::LargestGroup() const {
+  size_t most = 0;
+  for (const std::vector<int32_t>& group : groups) most = std::max(most, group.size());
+  return static_cast<int64_t>(most);
+}
+
+bool CanChoose(std::span<const ScaledAdapter> adapters) {
+  return std::ranges::all_of(adapters, [](const ScaledAdapter& scaled) {
+    return std::ranges::all_of(scaled.adapter.weights,
+                               [](const AdapterWeight& weight) { return weight.experts == 0; });
+  });
+}
+
+RowAdapters StackAdapters(std::span<const ScaledAdapter> adapters) {
+  std::map<int64_t, std::vector<int32_t>> by_rank;
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    by_rank[RankOf(adapters[i].adapter)].push_back(static_cast<int32_t>(i));
+  }
+  RowAdapters stacked;
+  for (const auto& [rank, ids] : by_rank) {
+    std::map<std::string, GroupWeights> by_tensor;
+    for (size_t place = 0; place < ids.size(); ++place) {
+      for (const AdapterWeight& weight :
+           adapters[static_cast<size_t>(ids[place])].adapter.weights) {
+        GroupWeights& weights = by_tensor[weight.tensor];
+        weights.resize(ids.size());
+        weights[place] = &weight;
+      }
+    }
+    for (const auto& [tensor, weights] : by_tensor) {
+      const AdapterWeight& any =
+          **std::ranges::find_if(weights, [](const auto* one) { return one != nullptr; });
+      LowRankPair pair{.weight = tensor,
+                       .rank = rank,
+                       .inputs = any.inputs,
+                       .outputs = any.outputs,
+                       .a = fmt::format("{}.lora_a.{}", tensor, rank),
+                       .b = fmt::format("{}.lora_b.{}", tensor, rank),
+                       .choices = std::ssize(ids),
+                       .group = std::ssize(stacked.groups)};
+      stacked.constants.push_back(ConstantOf(pair.a, pair.AType(), StackA(weights, pair)));
+      stacked.constants.push_back(ConstantOf(pair.b, pair.BType(), StackB(weights, pair)));
+      stacked.pairs.push_back(std::move(pair));
+    }
+    stacked.groups.push_back(ids);
+  }
+  return stacked;
 }
 
 Result<Graph> WithScalesAndAdapters(const Graph& graph, std::span<const WeightScale> scales,

@@ -69,6 +69,33 @@ struct ModelAdapters {
 };
 ModelAdapters JoinAdapters(std::span<const ScaledAdapter> adapters);
 
+// Facts of an adapter that is loaded.
+struct AdapterFacts {
+  std::string path;
+  double scale = 1;      // the user's factor
+  int64_t rank = 0;      // the largest of its weights
+  double alpha = 0;      // of that weight: its factor times its rank
+  uint64_t content = 0;  // a hash of all that it adds to products
+};
+AdapterFacts FactsOf(const ScaledAdapter& scaled);
+
+// Adapters of which each row of a step has some, with factors of its own, in places of a graph
+// (core/passes/adapt.h). A group has the adapters of one rank, so that what an adapter adds to a
+// row does not depend on which others are loaded.
+struct RowAdapters {
+  std::vector<LowRankPair> pairs;  // with one place
+  std::vector<SyntheticConstant> constants;
+  std::vector<std::vector<int32_t>> groups;  // for each group the adapters, by their number
+
+  [[nodiscard]] bool empty() const { return groups.empty(); }
+  // The most adapters in one group.
+  [[nodiscard]] int64_t LargestGroup() const;
+};
+// Whether rows may choose among the adapters: none of them is for experts.
+[[nodiscard]] bool CanChoose(std::span<const ScaledAdapter> adapters);
+// The user's factors are not part of them.
+RowAdapters StackAdapters(std::span<const ScaledAdapter> adapters);
+
 // A finished graph of a model with the factors of its weights (ModelFacts::weight_scales) and with
 // adapters, which the factors do not scale. Errors: those of ScaleProducts and AdaptProducts.
 Result<Graph> WithScalesAndAdapters(const Graph& graph, std::span<const WeightScale> scales,

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <memory>
 #include <numeric>
 
 namespace rullama {
@@ -20,7 +21,7 @@ class SlotTableTest : public ::testing::Test {
   // A request with this prompt has run and is over.
   SlotTable::Choice Use(const std::vector<int32_t>& prompt) {
     const SlotTable::Choice choice = *Choose(prompt);
-    table_.Take(choice, client_);
+    table_.Take(choice, space_);
     table_.Append(choice.slot, std::span(prompt).subspan(static_cast<size_t>(choice.reused)));
     table_.Release(choice.slot);
     return choice;
@@ -30,14 +31,14 @@ class SlotTableTest : public ::testing::Test {
     for (int64_t cut = kChunk; reuse && cut <= std::ssize(prompt); cut += kChunk) {
       cuts.push_back(cut);
     }
-    return table_.Choose(prompt, cuts, answers_, client_,
+    return table_.Choose(prompt, cuts, answers_, space_,
                          [this](int32_t, int64_t p) { return p <= can_return_; });
   }
 
   SlotTable table_{2};
   int64_t can_return_ = 1000;
   bool answers_ = false;
-  uint64_t client_ = 0;
+  PromptSpace space_ = {};
 };
 
 TEST_F(SlotTableTest, ReusesWholeChunksAndLeavesOneRow) {
@@ -55,6 +56,20 @@ TEST_F(SlotTableTest, ReusesOnlyWhatTheSessionCanReturnTo) {
   EXPECT_EQ(Choose(Tokens(20))->reused, 4);
 }
 
+TEST_F(SlotTableTest, ReusesRowsOfTheSameAdaptersOnly) {
+  const auto adapters = [](uint64_t key) {
+    return std::make_shared<const AdaptersInForce>(AdaptersInForce{{{0, 1}}, key});
+  };
+  space_.adapters = adapters(7);
+  Use(Tokens(12));
+  space_.adapters = adapters(8);
+  EXPECT_EQ(Choose(Tokens(12))->reused, 0);
+  space_.adapters = nullptr;
+  EXPECT_EQ(Choose(Tokens(12))->reused, 0);
+  space_.adapters = adapters(7);
+  EXPECT_EQ(Choose(Tokens(12))->reused, 8);
+}
+
 TEST_F(SlotTableTest, PrefersTheLongestPrefixThenAnEmptySlotThenTheOldest) {
   EXPECT_EQ(Use(Tokens(12)).slot, 0);
   EXPECT_EQ(Use(Tokens(12, 100)).slot, 1);    // empty
@@ -63,8 +78,8 @@ TEST_F(SlotTableTest, PrefersTheLongestPrefixThenAnEmptySlotThenTheOldest) {
 }
 
 TEST_F(SlotTableTest, BusySlotsAreNotChosen) {
-  table_.Take(*Choose(Tokens(5)), client_);
-  table_.Take(*Choose(Tokens(5)), client_);
+  table_.Take(*Choose(Tokens(5)), space_);
+  table_.Take(*Choose(Tokens(5)), space_);
   EXPECT_FALSE(Choose(Tokens(5)).has_value());
   table_.Release(1);
   EXPECT_EQ(Choose(Tokens(5))->slot, 1);
@@ -75,28 +90,28 @@ TEST_F(SlotTableTest, ASlotCanBeAskedFor) {
   const auto choose = [this](int32_t only) {
     const std::vector<int64_t> cuts = {kChunk};
     return table_.Choose(
-        Tokens(12), cuts, answers_, client_, [](int32_t, int64_t) { return true; }, only);
+        Tokens(12), cuts, answers_, space_, [](int32_t, int64_t) { return true; }, only);
   };
   EXPECT_EQ(choose(-1)->slot, 0);
   EXPECT_EQ(choose(1)->slot, 1);
   EXPECT_EQ(choose(1)->reused, 0);
-  table_.Take(*choose(1), client_);
+  table_.Take(*choose(1), space_);
   EXPECT_FALSE(choose(1).has_value());
 }
 
 TEST_F(SlotTableTest, WhatIsFilledInIsReused) {
-  table_.Fill(1, Tokens(10), /*chunked=*/8, client_);
+  table_.Fill(1, Tokens(10), /*chunked=*/8, space_);
   EXPECT_EQ(Choose(Tokens(20))->slot, 1);
   EXPECT_EQ(Choose(Tokens(20))->reused, 8);
-  client_ = 1;
+  space_ = {.client = 1};
   EXPECT_EQ(Choose(Tokens(20))->reused, 0);
 }
 
 TEST_F(SlotTableTest, ClientsShareNothing) {
   Use(Tokens(12));
-  client_ = 1;
+  space_ = {.client = 1};
   EXPECT_EQ(Choose(Tokens(20))->reused, 0);
-  client_ = 0;
+  space_ = {};
   EXPECT_EQ(Choose(Tokens(20))->reused, 12);
 }
 
@@ -108,7 +123,7 @@ TEST_F(SlotTableTest, ForgetsWhatFailed) {
 
 TEST_F(SlotTableTest, ContinuesAfterAnAnswerIfAsked) {
   const SlotTable::Choice first = *Choose(Tokens(10));
-  table_.Take(first, client_);
+  table_.Take(first, space_);
   table_.Append(first.slot, Tokens(10));
   for (const int32_t token : {10, 11, 12}) table_.AppendDrawn(first.slot, token);
   table_.Release(first.slot);
@@ -123,7 +138,7 @@ TEST_F(SlotTableTest, ContinuesAfterAnAnswerIfAsked) {
   EXPECT_EQ(Choose(Tokens(40))->reused, 8);
   answers_ = true;
   EXPECT_EQ(Choose(Tokens(40))->reused, 20);
-  client_ = 1;
+  space_ = {.client = 1};
   EXPECT_EQ(Choose(Tokens(40))->reused, 0);
 }
 

@@ -1,0 +1,77 @@
+// The adapters that a request has in force, and those that an engine has loaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/runtime/snapshot_file.h"
+#include "engine/api/request.h"
+#include "models/common/adapter.h"
+
+namespace rullama {
+
+// Immutable.
+struct AdaptersInForce {
+  std::vector<AdapterScale> scales;  // ascending ids, no factor of 0; not empty
+  // A hash of what they add to products, which stays the same from start to start; never 0.
+  uint64_t key = 0;
+};
+// Null: none is in force.
+using SharedAdapters = std::shared_ptr<const AdaptersInForce>;
+
+// Where the rows of a prompt are of use: to requests of the client with the same adapters.
+struct PromptSpace {
+  uint64_t client = 0;
+  SharedAdapters adapters = {};
+
+  [[nodiscard]] uint64_t adapters_key() const { return adapters ? adapters->key : 0; }
+  friend bool operator==(const PromptSpace& a, const PromptSpace& b) {
+    return a.client == b.client && a.adapters_key() == b.adapters_key();
+  }
+};
+
+// The name of an adapter for clients: the last part of its path.
+std::string AdapterName(const std::string& path);
+
+// Thread safety: all member functions from any thread.
+class AdapterTable {
+ public:
+  // `can_choose`: requests may. If not, all have those that are part of the graphs.
+  AdapterTable(std::vector<AdapterFacts> loaded, bool can_choose, bool apply);
+
+  [[nodiscard]] bool can_choose() const { return can_choose_; }
+  // With the factors in force for requests that choose none.
+  [[nodiscard]] std::vector<AdapterInfo> List() const;
+  // The adapters of a request; without a choice those of the engine. Error usage.request, whose
+  // message begins with the place: "adapters[1].id is 7, ...".
+  [[nodiscard]] Result<SharedAdapters> InForce(
+      const std::optional<std::vector<AdapterScale>>& chosen) const;
+  // Requests that choose none have these from now on. Errors: as InForce(), after which nothing has
+  // changed.
+  Status SetScales(std::span<const AdapterScale> scales);
+
+  // Adapters in force as fingerprints in a file: the content and the factor of each.
+  [[nodiscard]] std::vector<ModelFingerprint> Stored(const SharedAdapters& adapters) const;
+  // The adapters of such fingerprints; nothing if one of them is not loaded.
+  [[nodiscard]] std::optional<SharedAdapters> Restored(
+      std::span<const ModelFingerprint> stored) const;
+
+ private:
+  [[nodiscard]] Status Check(std::span<const AdapterScale> scales) const;
+  // Those of `scales` whose factor is not 0, which were checked.
+  [[nodiscard]] SharedAdapters Join(std::vector<AdapterScale> scales) const;
+
+  const std::vector<AdapterFacts> loaded_;
+  const bool can_choose_;
+  mutable std::mutex mutex_;          // guards what follows
+  std::vector<AdapterScale> scales_;  // of requests that choose none, for each adapter
+};
+
+}  // namespace rullama

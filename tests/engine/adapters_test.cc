@@ -1,0 +1,222 @@
+// Adapters that requests choose: rows of different ones in one step have the bytes of an engine
+// that has only this one.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/must_test_util.h"
+#include "engine/api/engine.h"
+#include "tests/fakes/adapter_folder.h"
+#include "tests/gpu_backends.h"
+
+namespace rullama {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Scales = std::vector<AdapterScale>;
+
+constexpr const char* kE2b = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf";
+constexpr const char* kPlugins = RULLAMA_BINARY_DIR "/lib/rullama";
+constexpr int64_t kInputs = 512;
+
+// The folders of three adapters; the last one has another rank.
+const std::vector<std::string>& Folders() {
+  static const std::vector<std::string> folders = [] {
+    const fs::path base = fs::path(::testing::TempDir()) / "chosen_adapters";
+    const AdapterFolderOptions options[] = {{1, 3}, {1, 5}, {2, 3}};
+    std::vector<std::string> paths;
+    for (const AdapterFolderOptions& one : options) {
+      paths.push_back((base / std::to_string(paths.size())).string());
+      WriteAdapterFolder(paths.back(), kInputs, one);
+    }
+    return paths;
+  }();
+  return folders;
+}
+
+std::shared_ptr<Engine> Open(const std::vector<std::string>& adapters,
+                             const std::string& backend = "cpu", bool choose = true) {
+  return Must(Engine::Open({.model = kE2b,
+                            .backend = backend,
+                            .settings = {{"context.slots", "4"},
+                                         {"context.capacity", "512"},
+                                         {"context.prefill_chunk", "32"},
+                                         {"backend.device", "0"}},  // also one in software
+                            .adapters = adapters,
+                            .choose_adapters = choose,
+                            .plugin_paths = {kPlugins}}));
+}
+
+Request Prompt(std::optional<Scales> adapters, int64_t tokens = 12) {
+  Request request{.prompt =
+                      "Well, Prince, so Genoa and Lucca are now just family estates of the "
+                      "Buonapartes. But I warn you, if you don't tell me that this means war",
+                  .max_tokens = tokens,
+                  .top_logprobs = 3,
+                  .adapters = std::move(adapters)};
+  request.sampling.temperature = 0;
+  return request;
+}
+
+Completion Answer(Engine& engine, const Request& request) {
+  return Must(Must(engine.Submit(request)).Wait());
+}
+
+std::string ErrorOf(Engine& engine, const Request& request) {
+  const auto submitted = engine.Submit(request);
+  return submitted ? "none" : submitted.error().message;
+}
+
+class ChosenAdaptersOn : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, ChosenAdaptersOn, ::testing::ValuesIn(BackendNames()), kBackendName);
+
+TEST_P(ChosenAdaptersOn, RowsOfOneStepHaveTheBytesOfEachAlone) {
+  const int64_t tokens = GetParam() == std::string("cpu") ? 12 : 3;
+  const auto all = Open(Folders(), GetParam());
+  const std::vector<Scales> asked = {{{0, 1}}, {{1, -0.5}}, {{2, 2}}, {}};
+  std::vector<Generation> together;
+  for (const Scales& one : asked) together.push_back(Must(all->Submit(Prompt(one, tokens))));
+  std::vector<Completion> found;
+  for (Generation& one : together) found.push_back(Must(one.Wait()));
+  EXPECT_NE(found[0].logprobs, found[1].logprobs);
+  EXPECT_NE(found[0].logprobs, found[3].logprobs);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Request alone = Prompt(asked[i], tokens);
+    alone.reuse_prefix = false;
+    EXPECT_EQ(Answer(*all, alone).logprobs, found[i].logprobs) << i;
+    if (asked[i].empty()) continue;
+    const auto only = Open({Folders()[i]}, GetParam());
+    const Completion expected = Answer(*only, Prompt(Scales{{0, asked[i].front().scale}}, tokens));
+    EXPECT_EQ(found[i].ids, expected.ids) << i;
+    EXPECT_EQ(found[i].logprobs, expected.logprobs) << i;
+  }
+}
+
+// The last bits differ, as the sums have another order.
+TEST(ChosenAdapters, TheyAddWhatAdaptersOfAllRequestsAdd) {
+  const auto chosen = Open(Folders());
+  const auto fixed = Open({Folders()[0] + ":0.5", Folders()[1] + ":0", Folders()[2] + ":-1"}, "cpu",
+                          /*choose=*/false);
+  const Completion found = Answer(*chosen, Prompt(Scales{{2, -1}, {0, 0.5}}, 1));
+  const Completion expected = Answer(*fixed, Prompt(std::nullopt, 1));
+  ASSERT_EQ(found.ids, expected.ids);
+  EXPECT_NEAR(found.logprobs[0].drawn.logprob, expected.logprobs[0].drawn.logprob, 0.02);
+}
+
+TEST(ChosenAdapters, OrderAndZerosDoNotMatter) {
+  const auto engine = Open(Folders());
+  const Completion reference = Answer(*engine, Prompt(Scales{{0, 0.5}, {1, 1}}));
+  for (const Scales& same : {Scales{{1, 1}, {0, 0.5}}, Scales{{2, 0}, {0, 0.5}, {1, 1}}}) {
+    const Completion again = Answer(*engine, Prompt(same));
+    EXPECT_EQ(again.logprobs, reference.logprobs);
+    EXPECT_GT(again.cached_tokens, 0) << "the same adapters are in force";
+  }
+  EXPECT_EQ(Answer(*engine, Prompt(Scales{{0, 0}})).logprobs,
+            Answer(*engine, Prompt(Scales{})).logprobs);
+}
+
+// One request has several adapters in force, others have one: their steps are apart.
+TEST(ChosenAdapters, NeighboursOfSeveralAdaptersKeepTheirBytes) {
+  const auto engine = Open(Folders());
+  const std::vector<Scales> asked = {{{0, 1}, {1, 1}}, {{1, 1}}, {{0, 1}, {1, 1}, {2, 1}}, {}};
+  std::vector<Completion> alone;
+  for (const Scales& one : asked) alone.push_back(Answer(*engine, Prompt(one)));
+  std::vector<Generation> together;
+  for (const Scales& one : asked) {
+    Request request = Prompt(one);
+    request.reuse_prefix = false;
+    together.push_back(Must(engine->Submit(request)));
+  }
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_EQ(Must(together[i].Wait()).logprobs, alone[i].logprobs) << i;
+  }
+}
+
+TEST(ChosenAdapters, PromptsAreReusedWithTheSameAdaptersOnly) {
+  const auto engine = Open(Folders());
+  const auto cached = [&engine](const Scales& scales) {
+    return Answer(*engine, Prompt(scales, 1)).cached_tokens;
+  };
+  EXPECT_EQ(cached({{0, 1}}), 0);
+  for (const Scales& other : {Scales{}, Scales{{0, 0.5}}, Scales{{1, 1}}, Scales{{0, 1}, {1, 1}}}) {
+    EXPECT_EQ(cached(other), 0);
+  }
+  EXPECT_GT(cached({{0, 1}}), 0);
+}
+
+TEST(ChosenAdapters, ThoseOfTheEngineAreForRequestsThatChooseNone) {
+  const auto engine = Open({Folders()[0] + ":0.25", Folders()[1]});
+  const std::vector<AdapterInfo> loaded = engine->adapters();
+  ASSERT_EQ(loaded.size(), 2U);
+  EXPECT_EQ(loaded[0].name, "0");
+  EXPECT_EQ(loaded[0].scale, 0.25);
+  EXPECT_EQ(loaded[0].rank, 1);
+  EXPECT_EQ(loaded[0].alpha, 4);
+  EXPECT_EQ(Answer(*engine, Prompt(std::nullopt)).logprobs,
+            Answer(*engine, Prompt(Scales{{0, 0.25}, {1, 1}})).logprobs);
+  ASSERT_TRUE(engine->SetAdapterScales(Scales{{1, 2}}));
+  EXPECT_EQ(engine->adapters()[0].scale, 0);
+  EXPECT_EQ(engine->adapters()[0].own_scale, 0.25);
+  EXPECT_EQ(Answer(*engine, Prompt(std::nullopt)).logprobs,
+            Answer(*engine, Prompt(Scales{{1, 2}})).logprobs);
+  EXPECT_FALSE(engine->SetAdapterScales(Scales{{0, 1}, {2, 1}}));
+  EXPECT_EQ(engine->adapters()[1].scale, 2) << "a bad list changes nothing";
+}
+
+TEST(ChosenAdapters, EmbeddingsHaveThem) {
+  const auto engine = Open(Folders());
+  const auto vector = [&engine](const std::optional<Scales>& scales) {
+    return Must(engine->Embed("The sky", {.adapters = scales}));
+  };
+  EXPECT_EQ(vector(Scales{{0, 1}}), vector(Scales{{0, 1}}));
+  EXPECT_NE(vector(Scales{{0, 1}}), vector(Scales{}));
+}
+
+TEST(ChosenAdapters, WrongChoicesAreErrors) {
+  const auto engine = Open(Folders());
+  const auto error = [&engine](const Scales& scales) { return ErrorOf(*engine, Prompt(scales)); };
+  EXPECT_THAT(error({{3, 1}}), HasSubstr("adapters[0].id is 3"));
+  EXPECT_THAT(error({{0, 1}, {-1, 1}}), HasSubstr("adapters[1].id is -1"));
+  EXPECT_THAT(error({{0, 1}, {0, 2}}), HasSubstr("adapters[1].id is 0 once more"));
+  EXPECT_THAT(error({{0, 1001}}), HasSubstr("adapters[0].scale is 1001"));
+  EXPECT_THAT(error({{0, std::nan("")}}), HasSubstr("adapters[0].scale"));
+  EXPECT_THAT(error({{0, std::numeric_limits<double>::infinity()}}), HasSubstr("scale"));
+  const auto fixed = Open({Folders()[0]}, "cpu", /*choose=*/false);
+  EXPECT_FALSE(fixed->chooses_adapters());
+  EXPECT_THAT(ErrorOf(*fixed, Prompt(Scales{})), HasSubstr("for all requests"));
+  EXPECT_FALSE(fixed->SetAdapterScales({}));
+}
+
+TEST(ChosenAdapters, ASlotIsRestoredWithItsAdapters) {
+  const SlotFile file{.path = (fs::path(::testing::TempDir()) / "slot_of_adapter").string()};
+  const auto engine = Open(Folders());
+  Request request = Prompt(Scales{{1, 0.5}});
+  request.slot = 2;
+  const Completion first = Answer(*engine, request);
+  ASSERT_TRUE(engine->SaveSlot(2, 0, file));
+  // The numbers of adapters may change, their contents not.
+  const auto other = Open({Folders()[2], Folders()[1]});
+  ASSERT_TRUE(other->RestoreSlot(0, 0, file));
+  EXPECT_EQ(Answer(*other, Prompt(Scales{{0, 0.5}})).cached_tokens, 0);
+  ASSERT_TRUE(other->RestoreSlot(0, 0, file));
+  const Completion again = Answer(*other, Prompt(Scales{{1, 0.5}}));
+  EXPECT_GT(again.cached_tokens, 0);
+  EXPECT_EQ(again.logprobs, first.logprobs);
+  for (const auto& without : {Open({Folders()[0]}), Open({})}) {
+    const auto refused = without->RestoreSlot(0, 0, file);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().id, "slot.mismatch");
+    EXPECT_THAT(refused.error().message, HasSubstr("adapters"));
+  }
+}
+
+}  // namespace
+}  // namespace rullama
