@@ -132,6 +132,12 @@ Result<std::span<const std::byte>> GgufFile::Load(const TensorInfo& tensor, uint
   return data(tensor).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
 }
 
+Status GgufFile::Copy(const TensorInfo& tensor, uint64_t first, std::span<std::byte> to) const {
+  if (ranges_) return ranges_->reader().Read(tensor.offset + first, to);
+  std::ranges::copy(data(tensor).subspan(static_cast<size_t>(first), to.size()), to.begin());
+  return OkStatus();
+}
+
 uint64_t GgufFile::total_bytes() const {
   if (ranges_) return ranges_->reader().size();
   uint64_t bytes = 0;

@@ -151,6 +151,12 @@ class GgufFile {
     return Load(tensor, 0, tensor.bytes);
   }
 
+  // Copies bytes of a tensor from its byte `first` on. Error io.read.
+  [[nodiscard]] Status Copy(const TensorInfo& tensor, uint64_t first,
+                            std::span<std::byte> to) const;
+  // Whether Load() reads bytes into memory.
+  [[nodiscard]] bool is_read_by_ranges() const { return ranges_ != nullptr; }
+
   // Frees bytes that Load() read: they are not to be used any more. For others
   // MmapFile::Release. Nothing for bytes that no file has.
   void Release(std::span<const std::byte> range) const;

@@ -14,17 +14,18 @@ Extents ExtentsOf(const StepRows& rows) {
 }  // namespace
 
 Result<std::unique_ptr<BoundPlan>> BoundPlan::Compile(Program program, DeviceResources& resources,
-                                                      KeptInputs& kept, RecordTimes record_times) {
+                                                      KeptInputs& kept, const HostTables& tables,
+                                                      RecordTimes record_times) {
   std::unique_ptr<BoundPlan> plan(new BoundPlan());
   plan->segments_.reserve(program.segments.size());
   for (PlannedSegment& planned : program.segments) {
-    RL_RETURN_IF_ERROR(plan->AddSegment(std::move(planned), resources, kept, record_times));
+    RL_RETURN_IF_ERROR(plan->AddSegment(std::move(planned), resources, kept, tables, record_times));
   }
   return plan;
 }
 
 Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept,
-                             RecordTimes record_times) {
+                             const HostTables& tables, RecordTimes record_times) {
   const int index = planned.device;
   BoundSegment segment;
   segment.device_index = static_cast<size_t>(index);
@@ -39,6 +40,10 @@ Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources,
   for (const Value& value : planned.graph.values) {
     if (value.lifetime != Lifetime::kInput) continue;
     if (std::ranges::find(shared, value.name) != shared.end()) continue;
+    if (auto reader = tables.ReaderOf(value.name, planned.graph.max_t)) {
+      segment.tables.push_back({std::move(reader), &resources.input(index, value)});
+      continue;
+    }
     RL_RETURN_IF_ERROR(BindInput(value, resources, kept, segment));
   }
   for (const ImportBinding& import : segment.imports) {
@@ -167,6 +172,10 @@ Status BoundPlan::WriteInputsOf(const BoundSegment& segment, const StepRows& row
     const std::span<const int32_t> data = sources[static_cast<size_t>(source)];
     if (data.empty()) continue;  // no row is wanted
     RL_RETURN_IF_ERROR(segment.device->Write(*buffer, 0, std::as_bytes(data)));
+  }
+  for (const TableBinding& table : segment.tables) {
+    RL_ASSIGN_OR_RETURN(const auto numbers, table.reader->Read(rows.tokens));
+    RL_RETURN_IF_ERROR(segment.device->Write(*table.buffer, 0, std::as_bytes(numbers)));
   }
   for (const KeptBinding& kept : segment.kept) {
     RL_RETURN_IF_ERROR(KeptInputs::WriteTo(*kept.target, *segment.device, kept.input->For(lane)));

@@ -23,6 +23,7 @@
 #include "core/runtime/kept_inputs.h"
 #include "core/runtime/step_observer.h"
 #include "core/runtime/step_rows.h"
+#include "core/runtime/table_reader.h"
 
 namespace rullama {
 
@@ -46,7 +47,8 @@ class BoundPlan {
  public:
   // Creates what the program needs in `resources` and compiles its segments.
   static Result<std::unique_ptr<BoundPlan>> Compile(Program program, DeviceResources& resources,
-                                                    KeptInputs& kept, RecordTimes record_times);
+                                                    KeptInputs& kept, const HostTables& tables,
+                                                    RecordTimes record_times);
 
   // Runs a step that fits the bucket the program was built for. With an observer it waits for each
   // segment.
@@ -75,6 +77,11 @@ class BoundPlan {
   enum class RowSource : uint8_t { kTokens, kPos, kSlot, kPast, kWanted, kPastOfWanted };
   struct RowBinding {
     RowSource source;
+    const DeviceBuffer* buffer;
+  };
+  // An input that every step fills with the rows of a table that its tokens name.
+  struct TableBinding {
+    std::unique_ptr<TableReader> reader;
     const DeviceBuffer* buffer;
   };
   struct KeptBinding {
@@ -119,6 +126,7 @@ class BoundPlan {
     Graph graph;  // for messages of the device
     DevicePlan plan;
     std::vector<RowBinding> rows;
+    std::vector<TableBinding> tables;
     std::vector<KeptBinding> kept;
     std::vector<ImportBinding> imports;
     std::vector<OutputBinding> outputs;
@@ -128,7 +136,7 @@ class BoundPlan {
   BoundPlan() = default;
   static const RowSource* FindRowSource(std::string_view input);
   Status AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept,
-                    RecordTimes record_times);
+                    const HostTables& tables, RecordTimes record_times);
   // The latest earlier segment and its output of this name; both null if there is none.
   struct FoundExport {
     const BoundSegment* segment = nullptr;

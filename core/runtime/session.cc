@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "core/base/error_of.h"
+#include "core/gguf/dequantize.h"
+#include "core/passes/table_rows.h"
 #include "core/passes/wanted_rows.h"
 #include "core/runtime/device_program.h"
 
@@ -30,7 +32,7 @@ bool IsRefusal(const Error& error) {
   return error.id == "placement.refused" || error.id == "passes.state_split";
 }
 
-Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSource& weights,
+Session::Session(std::vector<SessionGraph> graphs, size_t slots, HostTables tables,
                  SessionOptions options, Extents largest, WeightNames in_products)
     : graphs_(std::move(graphs)),
       has_arenas_(graphs_.size()),
@@ -42,9 +44,10 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
       past_of_wanted_(slots),
       logs_(slots, slot_states_ ? SlotLog(slot_states_->shortest(), slot_states_->spare())
                                 : SlotLog(kMaxRows)),
-      resources_(std::move(options.devices), weights, largest, std::move(in_products),
+      resources_(std::move(options.devices), tables.weights, largest, std::move(in_products),
                  std::move(options.allocated)),
       kept_inputs_(largest, options.lanes),
+      tables_(std::move(tables)),
       observer_(options.observer) {
   for (const SessionGraph& graph : graphs_) {
     kept_inputs_.Declare(graph.graph);
@@ -56,6 +59,20 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
 }
 
 Session::~Session() = default;
+
+Result<HostTables> Session::TakeTables(std::vector<SessionGraph>& graphs,
+                                       const WeightNames& in_products,
+                                       const WeightSource& weights) {
+  HostTables tables{.weights = weights, .lookups = {}};
+  const auto is_read_by_row = [&](const Value& table) {
+    return !in_products.contains(table.name) && CanDequantize(table.type.dtype) &&
+           weights.IsReadByRow(table);
+  };
+  for (SessionGraph& graph : graphs) {
+    RL_ASSIGN_OR_RETURN(graph.graph, ReplaceLookups(graph.graph, is_read_by_row, tables.lookups));
+  }
+  return tables;
+}
 
 Result<SlotStates> Session::FindSlotStates(std::span<const SessionGraph> graphs, size_t slots) {
   SlotStates states;
@@ -90,8 +107,9 @@ Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graph
     largest.t = std::max(largest.t, graph.MaxT());
     AddWeightsInProducts(graph.graph, in_products);
   }
-  return std::unique_ptr<Session>(new Session(std::move(graphs), slots, weights, std::move(options),
-                                              largest, std::move(in_products)));
+  RL_ASSIGN_OR_RETURN(HostTables tables, TakeTables(graphs, in_products, weights));
+  return std::unique_ptr<Session>(new Session(std::move(graphs), slots, std::move(tables),
+                                              std::move(options), largest, std::move(in_products)));
 }
 
 Result<std::unique_ptr<Session>> Session::Create(Graph graph, const WeightSource& weights,
@@ -154,7 +172,7 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
   const bool wants_last_rows = program.wants_last_rows;
   const bool records = observer_ != nullptr && observer_->wants_ops();
   RL_ASSIGN_OR_RETURN(auto bound,
-                      BoundPlan::Compile(std::move(program), resources_, kept_inputs_,
+                      BoundPlan::Compile(std::move(program), resources_, kept_inputs_, tables_,
                                          records ? RecordTimes::kYes : RecordTimes::kNo));
   plans_.push_back({graph, bucket, may_cut, wants_last_rows, std::move(bound)});
   timer.End({.kind = StepSpan::Kind::kCompile,

@@ -15,11 +15,11 @@
 // for it. All other functions that need a device wait for the steps in flight first.
 //
 // The folder: bound_plan.h is a graph compiled for one bucket; device_resources.h and kept_inputs.h
-// own what plans share; memory_need.h refuses a model that is too large before its weights are
-// copied; device_program.h runs the passes. weights.h finds the bytes of constants.
-// sequence_feeder.h runs prompts, soft_rows.h sets the inputs of pictures and sounds. For
-// snapshots slot_states.h knows how the states of slots are laid out and slot_log.h what each slot
-// still holds; snapshot_file.h stores them.
+// own what plans share; table_reader.h reads rows of tables that stay in their file; memory_need.h
+// refuses a model that is too large before its weights are copied; device_program.h runs the
+// passes. weights.h finds the bytes of constants. sequence_feeder.h runs prompts, soft_rows.h sets
+// the inputs of pictures and sounds. For snapshots slot_states.h knows how the states of slots are
+// laid out and slot_log.h what each slot still holds; snapshot_file.h stores them.
 #pragma once
 
 #include <algorithm>
@@ -50,6 +50,7 @@
 #include "core/runtime/step_observer.h"
 #include "core/runtime/step_pipeline.h"
 #include "core/runtime/step_rows.h"
+#include "core/runtime/table_reader.h"
 #include "core/runtime/weights.h"
 
 namespace rullama {
@@ -221,8 +222,11 @@ class Session {
     std::span<Device* const> devices_;
   };
 
-  Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSource& weights,
-          SessionOptions options, Extents largest, WeightNames in_products);
+  Session(std::vector<SessionGraph> graphs, size_t slots, HostTables tables, SessionOptions options,
+          Extents largest, WeightNames in_products);
+  // Leaves tables that are read by row, and that no graph multiplies, out of the graphs.
+  static Result<HostTables> TakeTables(std::vector<SessionGraph>& graphs,
+                                       const WeightNames& in_products, const WeightSource& weights);
   static Result<SlotStates> FindSlotStates(std::span<const SessionGraph> graphs, size_t slots);
 
   Status CheckRows(const StepRows& rows);
@@ -272,6 +276,7 @@ class Session {
   PlacementReport placement_;
   DeviceResources resources_;  // outlives the plans
   KeptInputs kept_inputs_;
+  HostTables tables_;
   std::vector<Plan> plans_;
   BoundPlan* last_plan_ = nullptr;
   StepObserver* observer_;

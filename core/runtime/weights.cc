@@ -1,5 +1,6 @@
 #include "core/runtime/weights.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/checked_math.h"
@@ -58,6 +59,13 @@ Result<ByteRange> SliceRows(const Value& constant, const TensorType& tensor, uin
 
 }  // namespace
 
+Status WeightSource::Copy(const Value& constant, uint64_t first, std::span<std::byte> to) const {
+  RL_ASSIGN_OR_RETURN(const auto bytes, Bytes(constant));
+  std::ranges::copy(bytes.subspan(static_cast<size_t>(first), to.size()), to.begin());
+  Release(bytes);
+  return OkStatus();
+}
+
 void GgufWeights::AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes) {
   constants_[std::move(name)] = {type, std::move(bytes)};
 }
@@ -97,6 +105,20 @@ Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) con
 
 Status GgufWeights::Check(const Value& constant) const {
   return Find(constant).map([](const Place&) {});
+}
+
+Status GgufWeights::Copy(const Value& constant, uint64_t first, std::span<std::byte> to) const {
+  RL_ASSIGN_OR_RETURN(const Place place, Find(constant));
+  if (place.file != nullptr) return place.file->Copy(*place.tensor, place.first + first, to);
+  std::ranges::copy(place.added.subspan(static_cast<size_t>(place.first + first), to.size()),
+                    to.begin());
+  return OkStatus();
+}
+
+bool GgufWeights::IsReadByRow(const Value& constant) const {
+  const auto place = Find(constant);
+  return place && place->file != nullptr && place->file->is_read_by_ranges() &&
+         place->count > kGgufSmallTensorBytes;
 }
 
 void GgufWeights::Release(std::span<const std::byte> bytes) const {

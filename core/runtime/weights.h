@@ -27,6 +27,12 @@ class WeightSource {
   [[nodiscard]] virtual Status Check(const Value& constant) const {
     return Bytes(constant).map([](std::span<const std::byte>) {});
   }
+  // Copies bytes of a constant from its byte `first` on. Errors: those of Bytes().
+  [[nodiscard]] virtual Status Copy(const Value& constant, uint64_t first,
+                                    std::span<std::byte> to) const;
+  // Whether all bytes of a constant would take memory that Copy() does not need, so that rows of it
+  // are better copied when a step looks them up.
+  [[nodiscard]] virtual bool IsReadByRow(const Value& /*constant*/) const { return false; }
   // Says that these bytes, returned by Bytes(), have been copied: they are not used any more and
   // need not stay in memory.
   virtual void Release(std::span<const std::byte> /*bytes*/) const {}
@@ -47,6 +53,10 @@ class GgufWeights final : public WeightSource {
   void AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes);
   [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& constant) const override;
   [[nodiscard]] Status Check(const Value& constant) const override;
+  [[nodiscard]] Status Copy(const Value& constant, uint64_t first,
+                            std::span<std::byte> to) const override;
+  // True for a large tensor of a file that is read by ranges.
+  [[nodiscard]] bool IsReadByRow(const Value& constant) const override;
   void Release(std::span<const std::byte> bytes) const override;
 
  private:
