@@ -1,6 +1,7 @@
-// Opens the module of WebAssembly in node for tests: `const {call, cancel, fs} = await openModule(FOLDER)`,
+// Opens the module of WebAssembly in node for tests: `const {call, cancel, fs, memory} = await openModule(FOLDER)`,
 // then `await call({call: "open", ...})` gives the value of the answer or throws its error, `cancel(generation)` ends an
-// answer, `fs` is its file system.
+// answer, `fs` is its file system, `memory()` the bytes of its memory.
+import nodeFs from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -32,7 +33,21 @@ export async function openModule(folder) {
     module._rullama_post(id, text);
     module._free(text);
   });
-  return { call, cancel: (generation) => module._rullama_cancel(generation), fs: module.FS };
+  return { call, cancel: (generation) => module._rullama_cancel(generation), fs: module.FS,
+    memory: () => module.wasmMemory.buffer.byteLength };
+}
+
+// Makes a file of this machine one of the module, which is read where it is, as a browser reads a file that was picked.
+// `onRead(offset, bytes)` is called for each read.
+export function addHostFile(fs, name, source, onRead = () => {}) {
+  const descriptor = nodeFs.openSync(source);
+  const node = fs.createFile("/", name, {}, true, false);
+  node.usedBytes = nodeFs.fstatSync(descriptor).size;
+  const read = (stream, memory, at, count, offset) => {
+    onRead(offset, count);
+    return nodeFs.readSync(descriptor, new Uint8Array(memory.buffer, at, count), 0, count, offset);
+  };
+  node.stream_ops = { ...node.stream_ops, read };
 }
 
 // The whole answer to a request, and its events.
