@@ -58,10 +58,18 @@ export interface Message {
   tool_call_id?: string;
 }
 
+/** Decoded by the browser: any format that it knows. */
+export interface Medium {
+  kind: "picture" | "sound";
+  data: Blob;
+}
+
 /** What is left out is as configured, else as the model recommends (docs/configuration.md, block `sampler`). */
 export interface GenerateOptions {
   /** Ends the answer within a step; the iterator then throws the signal's reason. */
   signal?: AbortSignal;
+  /** In the order of the parts {type: "image"} and {type: "audio"} of the messages, or of the prompt's markers. */
+  media?: Medium[];
   max_tokens?: number;
   stop?: string[];
   thinking?: boolean;
@@ -89,6 +97,8 @@ export declare class Model {
   readonly info: Info;
   tokenize(text: string): Promise<number[]>;
   detokenize(ids: number[]): Promise<string>;
+  /** Bytes of the module's memory: weights, caches and what it works with. It does not shrink before close(). */
+  memory(): Promise<number>;
   embed(text: string, options?: { task?: string; dimensions?: number }): Promise<Float32Array>;
   chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<Part, void, void>;
   complete(prompt: string, options?: GenerateOptions): AsyncGenerator<Part, void, void>;

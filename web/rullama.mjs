@@ -6,14 +6,10 @@
 //   }
 //   await model.close();
 
-export class RullamaError extends Error {
-  constructor({ id, kind, message }) {
-    super(message);
-    this.name = "RullamaError";
-    this.id = id;
-    this.kind = kind;
-  }
-}
+import { samplesOf } from "./media_files.mjs";
+import { RullamaError } from "./rullama_error.mjs";
+
+export { RullamaError };
 
 // The worker of an engine, and what its messages are answers to.
 class Engine {
@@ -65,6 +61,12 @@ class Engine {
   }
 }
 
+// The media of a request as the worker takes them.
+function mediaForWorker(media) {
+  return Promise.all(media.map(async ({ kind, data }) =>
+    kind === "sound" ? { kind, samples: await samplesOf(data) } : { kind, data }));
+}
+
 export class Model {
   #engine;
   #handle;
@@ -91,6 +93,11 @@ export class Model {
     return Float32Array.from(await this.#call({ call: "embed", text, task, dimensions }));
   }
 
+  // Bytes that the module has: its weights, caches and work.
+  memory() {
+    return this.#engine.send({ memory: true }).promise;
+  }
+
   chat(messages, options = {}) {
     return this.#generate({ ...options, messages });
   }
@@ -99,8 +106,9 @@ export class Model {
     return this.#generate({ ...options, prompt });
   }
 
-  async *#generate({ signal, ...request }) {
+  async *#generate({ signal, media, ...request }) {
     signal?.throwIfAborted();
+    if (media !== undefined) request.media = await mediaForWorker(media);
     const events = [];
     let wake = () => {};
     let finished = false;

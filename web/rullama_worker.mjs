@@ -1,8 +1,10 @@
 // The worker in which the engine runs, for rullama.mjs: files are read synchronously here, which pages cannot.
 //
 // Messages to it: {id, call: {...}, source} for a call of web/calls.h, where `source`, of `open`, is a Blob that stays
-// where it is or an ArrayBuffer; {id, generate: {engine, request}} for an answer; {cancel: id}. From it: {id, value},
-// {id, event} and {id, error: {id, kind, message}}.
+// where it is or an ArrayBuffer; {id, generate: {engine, request}} for an answer, whose pictures and sounds are
+// {kind: "picture", data: Blob} and {kind: "sound", samples: Float32Array}; {id, memory: true} for the bytes of its
+// memory; {cancel: id}. From it: {id, value}, {id, event} and {id, error: {id, kind, message}}.
+import { bmpOf, wavOf } from "./media_files.mjs";
 import createModule from "./rullama_module.mjs";
 
 const waiting = new Map();
@@ -12,6 +14,7 @@ const running = new Map();
 const POLL_MILLISECONDS = 2;  // between questions for events of an answer that has none yet
 let lastCall = 0;
 let models = 0;
+let media = 0;
 
 class CallError extends Error {
   constructor(error) {
@@ -59,11 +62,29 @@ async function open(call, source) {
   }
 }
 
-async function generate(id, { engine, request }) {
+// Calls `use` with the pictures and sounds of a request as files of the module.
+async function withFiles(list, use) {
+  const { FS } = await ready;
+  const files = [];
+  try {
+    for (const { kind, data, samples } of list) {
+      const bytes = kind === "sound" ? wavOf(samples) : await bmpOf(data);
+      const path = `/medium-${++media}`;
+      FS.writeFile(path, bytes, { canOwn: true });
+      files.push({ kind, path });
+    }
+    return await use(files);
+  } finally {
+    for (const { path } of files) FS.unlink(path);
+  }
+}
+
+async function generate(id, { engine, request: { media: list = [], ...request } }) {
   const state = { generation: null, cancelled: false };
   running.set(id, state);
   try {
-    const { generation } = await run({ call: "submit", engine, request });
+    const { generation } = await withFiles(list, (files) => run({ call: "submit", engine,
+      request: files.length === 0 ? request : { ...request, media: files } }));
     state.generation = generation;
     if (state.cancelled) await cancel(id);
     try {
@@ -92,10 +113,11 @@ async function cancel(id) {
 }
 
 // The module runs one call after the other; events of one answer leave room for other calls between them.
-async function handle({ id, call, source, generate: answer }) {
+async function handle({ id, call, source, memory, generate: answer }) {
   try {
     let value;
-    if (answer) value = await generate(id, answer);
+    if (memory) value = (await ready).wasmMemory.buffer.byteLength;
+    else if (answer) value = await generate(id, answer);
     else if (call.call === "open") value = await open(call, source);
     else value = await run(call);
     postMessage({ id, value });

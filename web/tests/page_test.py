@@ -1,115 +1,12 @@
-"""page_test.py MODULE_FOLDER SOURCE_FOLDER: rullama.mjs in a page of headless Chromium (Debian: chromium,
-chromium-driver): picks a model, compares its text with README.md, stops an answer, and looks at errors.
-
-The browser is driven through the WebDriver protocol alone.
+"""page_test.py MODULE_FOLDER SOURCE_FOLDER: rullama.mjs in a page of headless Chromium: picks a model, compares its text
+with README.md, stops an answer, and looks at errors.
 """
 
-import functools
-import http.server
-import json
 import pathlib
 import re
-import shutil
-import socket
-import subprocess
 import sys
-import threading
-import time
-import urllib.error
-import urllib.request
 
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-SECONDS = 240  # of a script
-
-
-class Pages(http.server.SimpleHTTPRequestHandler):
-    """The folder of the module and the test's page, with the headers that threads need."""
-
-    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript",
-                      ".wasm": "application/wasm"}
-
-    def translate_path(self, path):
-        if path == "/page.html":
-            return str(pathlib.Path(__file__).with_name("page.html"))
-        return super().translate_path(path)
-
-    def end_headers(self):
-        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
-        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
-        super().end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
-class Browser:
-    def __init__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.driver = subprocess.Popen([shutil.which("chromedriver") or "chromedriver", f"--port={port}"],
-                                       stdout=subprocess.DEVNULL)
-        self.url = f"http://127.0.0.1:{port}"
-        try:
-            self.start_session()
-        except BaseException:
-            self.end_driver()
-            raise
-
-    def start_session(self):
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                self.send("GET", "/status")
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-        options = {"binary": shutil.which("chromium"),
-                   "args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"]}
-        session = self.send("POST", "/session", {"capabilities": {"alwaysMatch": {
-            "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}})
-        self.url += f"/session/{session['sessionId']}"
-        self.send("POST", "/timeouts", {"script": 1000 * SECONDS})
-
-    def send(self, method, path, body=None):
-        data = None if method == "GET" or method == "DELETE" else json.dumps(body or {}).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=SECONDS + 30) as answer:
-                return json.load(answer)["value"]
-        except urllib.error.HTTPError as error:
-            raise AssertionError(json.load(error)["value"]["message"]) from error
-
-    def call(self, function, *arguments):
-        """What the page's asynchronous function gives; its error fails the test."""
-        script = (f"const done = arguments[arguments.length - 1]; window.{function}(...arguments[0])"
-                  ".then((value) => done({value}), (error) => done({error: `${error.stack}`}));")
-        answer = self.send("POST", "/execute/async", {"script": script, "args": [list(arguments)]})
-        if "error" in answer:
-            log = self.send("POST", "/se/log", {"type": "browser"})
-            raise AssertionError("\n".join([answer["error"], *(entry["message"] for entry in log)]))
-        return answer["value"]
-
-    def open(self, url, file):
-        self.send("POST", "/url", {"url": url})
-        deadline = time.monotonic() + 60
-        while not self.send("POST", "/execute/sync", {"script": "return window.ready === true", "args": []}):
-            assert time.monotonic() < deadline, "the page's script did not run"
-            time.sleep(0.1)
-        element = self.send("POST", "/element", {"using": "css selector", "value": "input"})[ELEMENT]
-        self.send("POST", f"/element/{element}/value", {"text": str(file)})
-
-    def close(self):
-        try:
-            self.send("DELETE", "")
-        finally:
-            self.end_driver()
-
-    def end_driver(self):
-        self.driver.terminate()
-        self.driver.wait()
+from browser import Browser, serve
 
 
 def readme_example(source):
@@ -126,12 +23,12 @@ def main():
     module, source = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
     prompt, tokens, text, settings = readme_example(source)
     assert len(settings) == 5, settings
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Pages, directory=str(module)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = serve(module, extra={"/page.html": pathlib.Path(__file__).with_name("page.html")})
     browser = Browser()
     try:
-        browser.open(f"http://127.0.0.1:{server.server_address[1]}/page.html",
-                     source / "tests/data/tiny-e2b-Q4_K_M.gguf")
+        browser.open(f"{server.url}/page.html")
+        browser.wait("return window.ready === true")
+        browser.type("input", source / "tests/data/tiny-e2b-Q4_K_M.gguf")
         answer = browser.call("complete", {**settings, "context.capacity": "2048"}, prompt, tokens)
         assert answer["text"] == text, answer
         assert answer["again"] == text, answer
@@ -140,10 +37,14 @@ def main():
         stopped = browser.call("abort", prompt)
         assert 3 <= stopped["texts"] < 100, stopped
         assert stopped["reason"] == "AbortError" and stopped["next"] == 4, stopped
+        media = browser.call("media")
+        white = [255, 255, 255, 255]
+        assert media["pixels"] == [255, 0, 0, 255, 0, 128, 255, 255, *white, *(3 * white)], media
+        assert media["bytes"] == 54 + 2 * 12 and media["samples"] == 1600 and media["difference"] < 1e-6, media
         assert browser.call("refuse") == ["gguf.truncated", "gguf.bad_magic", "config.unknown_key"], browser.call("refuse")
     finally:
         browser.close()
-        server.shutdown()
+        server.close()
 
 
 if __name__ == "__main__":
