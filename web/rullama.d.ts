@@ -90,6 +90,8 @@ export interface GenerateOptions {
 export interface OpenOptions {
   /** Values of the configuration by their names, as in YAML: {"context.capacity": "2048"}. */
   settings?: Record<string, string>;
+  /** The file of the model's towers (mmproj), for pictures and sounds, where the model's file has none. */
+  towers?: Blob | ArrayBuffer | ArrayBufferView;
 }
 
 /** A loaded model in a worker of its own. */

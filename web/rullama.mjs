@@ -43,11 +43,11 @@ class Engine {
     this.#waiting.clear();
   }
 
-  send(message, { onEvent = () => {}, transfer = [] } = {}) {
+  send(message, { onEvent = () => {} } = {}) {
     const id = ++this.#lastId;
     if (this.#fault !== null) return { id, promise: Promise.reject(new RullamaError(this.#fault)) };
     const promise = new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject, onEvent }));
-    this.#worker.postMessage({ id, ...message }, transfer);
+    this.#worker.postMessage({ id, ...message });
     return { id, promise };
   }
 
@@ -147,24 +147,24 @@ export class Model {
   }
 }
 
+// A file as the worker takes it: the bytes of a view are copied here, those of a buffer by sending them.
+function sentFile(source) {
+  if (source instanceof Blob || source instanceof ArrayBuffer) return source;
+  if (ArrayBuffer.isView(source)) return new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice().buffer;
+  throw new TypeError("a model is a File, a Blob or its bytes");
+}
+
 export class Rullama {
-  static async open(source, { settings = {} } = {}) {
-    const inPlace = source instanceof Blob;
-    if (!inPlace && !(source instanceof ArrayBuffer) && !ArrayBuffer.isView(source)) {
-      throw new TypeError("a model is a File, a Blob or its bytes");
-    }
+  static async open(source, { settings = {}, towers } = {}) {
+    const files = { source: sentFile(source), ...(towers === undefined ? {} : { towers: sentFile(towers) }) };
     if (!globalThis.crossOriginIsolated) {
       throw new RullamaError({ id: "run.exception", kind: 1, message: "the page has no shared memory, which threads " +
         "need; serve it with the headers Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: " +
         "require-corp, from https: or from 127.0.0.1" });
     }
-    // The bytes of a view are copied here, those of a buffer by sending them.
-    const view = ArrayBuffer.isView(source)
-      ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice().buffer : null;
     const engine = new Engine();
     try {
-      const opened = engine.send({ call: { call: "open", settings }, source: view ?? source },
-        { transfer: view === null ? [] : [view] });
+      const opened = engine.send({ call: { call: "open", settings }, ...files });
       return new Model(engine, await opened.promise);
     } catch (error) {
       engine.end();

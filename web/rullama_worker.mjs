@@ -1,7 +1,7 @@
 // The worker in which the engine runs, for rullama.mjs: files are read synchronously here, which pages cannot.
 //
-// Messages to it: {id, call: {...}, source} for a call of web/calls.h, where `source`, of `open`, is a Blob that stays
-// where it is or an ArrayBuffer; {id, generate: {engine, request}} for an answer, whose pictures and sounds are
+// Messages to it: {id, call: {...}, source, towers} for a call of web/calls.h, where `source` and perhaps `towers`, of
+// `open`, are Blobs that stay where they are or ArrayBuffers; {id, generate: {engine, request}} for an answer, whose pictures and sounds are
 // {kind: "picture", data: Blob} and {kind: "sound", samples: Float32Array}; {id, memory: true} for the bytes of its
 // memory; {cancel: id}. From it: {id, value}, {id, event} and {id, error: {id, kind, message}}.
 import { bmpOf, wavOf } from "./media_files.mjs";
@@ -42,22 +42,28 @@ async function run(call) {
   return answer;
 }
 
-async function open(call, source) {
-  const { FS, WORKERFS } = await ready;
+// Gives the module a file of a model, which stays where it is if it is a Blob: {path, remove}.
+function addFile(FS, WORKERFS, source) {
   const folder = `/model-${++models}`;
-  FS.mkdir(folder);
   const path = `${folder}/model.gguf`;
-  const inPlace = source instanceof Blob;
-  if (inPlace) {
+  FS.mkdir(folder);
+  if (source instanceof Blob) {
     FS.mount(WORKERFS, { blobs: [{ name: "model.gguf", data: source }] }, folder);
-  } else {
-    FS.writeFile(path, new Uint8Array(source), { canOwn: true });
+    return { path, remove: () => FS.unmount(folder) };
   }
+  FS.writeFile(path, new Uint8Array(source), { canOwn: true });
+  return { path, remove: () => FS.unlink(path) };
+}
+
+async function open(call, source, towers) {
+  const { FS, WORKERFS } = await ready;
+  const files = [source, towers].filter(Boolean).map((file) => addFile(FS, WORKERFS, file));
+  const [model, other] = files.map(({ path }) => path);
+  const settings = other ? { ...call.settings, "model.mmproj": other } : call.settings;
   try {
-    return await run({ ...call, model: path });
+    return await run({ ...call, model, settings });
   } catch (error) {
-    if (inPlace) FS.unmount(folder);
-    else FS.unlink(path);
+    for (const file of files) file.remove();
     throw error;
   }
 }
@@ -113,12 +119,12 @@ async function cancel(id) {
 }
 
 // The module runs one call after the other; events of one answer leave room for other calls between them.
-async function handle({ id, call, source, memory, generate: answer }) {
+async function handle({ id, call, source, towers, memory, generate: answer }) {
   try {
     let value;
     if (memory) value = (await ready).wasmMemory.buffer.byteLength;
     else if (answer) value = await generate(id, answer);
-    else if (call.call === "open") value = await open(call, source);
+    else if (call.call === "open") value = await open(call, source, towers);
     else value = await run(call);
     postMessage({ id, value });
   } catch (error) {
