@@ -27,7 +27,7 @@ const std::vector<sdk::OptionRow<Settings>>& OptionRows() {
         [](Settings& settings, const Option& option) {
           settings.driver.graphs = sdk::ParseSwitch(option);
         }},
-       {{"tensor_cores", "on, off", "on", "products of many rows in f16 (mma.sync)"},
+       {{"tensor_cores", "on, off", "on", "products of many rows in f16 (mma.sync, wgmma)"},
         [](Settings& settings, const Option& option) {
           settings.driver.tensor_cores = sdk::ParseSwitch(option);
         }},

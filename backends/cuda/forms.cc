@@ -79,11 +79,11 @@ bool IsRare(DType type) {
 // Types of weights of products, as values of kType; and any type of blocks.
 struct WeightType {
   Values values;
-  bool in_blocks, is_half, is_q4_k;
+  bool in_blocks, is_half, is_q4_k, has_warpgroups;
   [[nodiscard]] bool is_any() const { return values.empty(); }
 };
 
-const WeightType kAnyBlocks{{}, true, false, false};
+const WeightType kAnyBlocks{{}, true, false, false, false};
 
 std::vector<WeightType> WeightTypes(bool with_rare) {
   std::vector<WeightType> types;
@@ -92,7 +92,8 @@ std::vector<WeightType> WeightTypes(bool with_rare) {
     types.push_back({{{"kType", static_cast<uint32_t>(info.dtype)}},
                      IsBlockType(info.dtype),
                      info.dtype == DType::kF16,
-                     info.dtype == DType::kQ4_K});
+                     info.dtype == DType::kQ4_K,
+                     HasWarpgroupFormsFor(info.dtype)});
   }
   return types;
 }
@@ -150,6 +151,7 @@ class List {
       Add(Shader::kMatMulStored, Joined({{"THREADS", 64}}, type.values));
       if (type.in_blocks) AddMatVecDot(type);
       if (type.in_blocks || type.is_half) AddMatMulCoop(type);
+      if (type.has_warpgroups) AddMatMulWarpgroup(type);
     }
   }
 
@@ -257,6 +259,27 @@ class List {
           form.shared_bytes = CoopBytes(tile, parts);
           form.open = is_any;
         }
+      }
+    }
+  }
+
+  // Stages of x, two bytes for each of 128 terms, at a multiple of 1,024 bytes.
+  static uint32_t WarpgroupBytes(const gpu::CoopTile& tile) {
+    constexpr uint32_t kAlignment = 1024, kStages = 6;
+    return kAlignment + kStages * static_cast<uint32_t>(gpu::kWarpgroupTerms) * 2 * tile.rows;
+  }
+
+  void AddMatMulWarpgroup(const WeightType& type) {
+    for (const gpu::CoopTile& tile : kWarpgroupTiles) {
+      for (const uint32_t glu : {0U, 1U}) {
+        const gpu::WarpgroupGemm how{tile, 1, {}};
+        Form& form = Add(Shader::kMatMulWarpgroup, Joined({{"THREADS", how.threads()},
+                                                           {"kGlu", glu},
+                                                           {"kTile", tile.rows},
+                                                           {"kColumns", tile.columns}},
+                                                          type.values));
+        form.file = "matmul_warpgroup.cuh";
+        form.shared_bytes = WarpgroupBytes(tile);
       }
     }
   }
@@ -411,6 +434,20 @@ bool Fits(const Form& form, const gpu::PipelineKey& key) {
 }
 
 }  // namespace
+
+bool HasWarpgroupFormsFor(DType type) {
+  switch (type) {
+    case DType::kQ4_0:
+    case DType::kQ5_0:
+    case DType::kQ8_0:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
+      return HasFormsFor(type);
+    default:
+      return false;
+  }
+}
 
 bool HasFormsFor(DType type) { return gpu::IsMatrixType(type) && (!kFewForms || IsUsual(type)); }
 

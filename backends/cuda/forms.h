@@ -44,6 +44,10 @@ struct Form {
 // have them for all types that the backend takes (RULLAMA_CUDA_FORMS).
 bool HasFormsFor(DType type);
 
+// Whether there are forms for products by warpgroups with weights of this type: those of usual
+// models.
+bool HasWarpgroupFormsFor(DType type);
+
 // All of them, the best ones of a kernel first. The build compiles them in this order.
 const std::vector<Form>& AllForms();
 

@@ -27,6 +27,7 @@ bool Exists(const gpu::PipelineKey& key) { return FindForm(key) < AllForms().siz
 gpu::Target TargetOfH200(const DriverOptions& options) {
   Facts facts;
   facts.capability = 90;
+  facts.has_warpgroups = true;
   facts.multiprocessors = 132;
   facts.shared_memory = 49152;
   return TargetFor(facts, options);
@@ -101,6 +102,15 @@ struct KeyOf {
                                      .subgroup_columns = how.tile.subgroup_columns,
                                      .parts = half_parts})};
   }
+  gpu::PipelineKey operator()(const gpu::WarpgroupGemm& how) const {
+    return {Shader::kMatMulWarpgroup,
+            gpu::kernels::ConstantsOf(gpu::kernels::MatMulWarpgroup{.threads = how.threads(),
+                                                                    .type = shape.weight.dtype,
+                                                                    .glu = glu == 1,
+                                                                    .mode = shape.mode,
+                                                                    .tile = how.tile.rows,
+                                                                    .columns = how.tile.columns})};
+  }
 };
 
 void ExpectProducts(const DriverOptions& options, DType type, int64_t n, int64_t k, bool gated) {
@@ -151,12 +161,30 @@ TEST(CudaForms, ProductsOfAllTypesAndShapes) {
   }
 }
 
+// Code for other devices has none of them, and no tensor cores none at all.
+TEST(CudaForms, WarpgroupsMultiplyWhereTheCodeUsesThem) {
+  Facts facts;
+  facts.capability = 90;
+  facts.has_warpgroups = true;
+  ASSERT_NE(TargetFor(facts, {}).can.multiplies_by_warpgroups, nullptr);
+  EXPECT_TRUE(TargetFor(facts, {}).can.multiplies_by_warpgroups(DType::kQ4_K));
+  EXPECT_FALSE(TargetFor(facts, {}).can.multiplies_by_warpgroups(DType::kF16));
+  EXPECT_EQ(TargetFor(facts, {.tensor_cores = false}).can.multiplies_by_warpgroups, nullptr);
+  facts.has_warpgroups = false;
+  EXPECT_EQ(TargetFor(facts, {}).can.multiplies_by_warpgroups, nullptr);
+  for (const uint32_t capability : {80U, 86U, 89U, 100U, 120U}) {
+    if (!HasCodeFor(capability)) continue;
+    EXPECT_FALSE(HasWarpgroups(capability)) << capability;
+  }
+}
+
 // The kernels of the target have forms for any values, within what lowering keeps to.
 TEST(CudaForms, KernelsOfOtherOps) {
   for (const Shader shader : gpu::AllShaders()) {
     const bool product = shader == Shader::kMatVecDot || shader == Shader::kMatMulCoop ||
-                         shader == Shader::kMatVec || shader == Shader::kMatMul ||
-                         shader == Shader::kMatMulStored || shader == Shader::kMatMulPlain;
+                         shader == Shader::kMatMulWarpgroup || shader == Shader::kMatVec ||
+                         shader == Shader::kMatMul || shader == Shader::kMatMulStored ||
+                         shader == Shader::kMatMulPlain;
     const bool half = shader == Shader::kAttentionHalfCoop;
     const bool special = TraitsOf(shader).on_matrix_units && !product && !half;
     const auto is_one = [&](const Form& form) { return form.shader == shader; };

@@ -95,6 +95,11 @@ bool IsPtxFor(uint32_t capability) {
 
 uint32_t CapabilityOfCodeFor(uint32_t capability) { return ArchitectureFor(capability).capability; }
 
+bool HasWarpgroups(uint32_t capability) {
+  constexpr uint32_t kHopper = 90;
+  return capability == kHopper && ArchitectureFor(capability).kind == Architecture::Kind::kSpecific;
+}
+
 std::span<const std::byte> ImageOf(size_t form, uint32_t capability) {
   const size_t index = form * Header().architectures + BestOfAll(capability).value();
   ImagePlace place{};

@@ -48,6 +48,8 @@ bool IsPtxFor(uint32_t capability);
 // The compute capability that the code was compiled for which such devices run: 80 where a device
 // of 9.0 runs PTX for 8.0. HasCodeFor() the device.
 uint32_t CapabilityOfCodeFor(uint32_t capability);
+// Whether the code for such devices uses warpgroups: it is for 9.0 alone. HasCodeFor() the device.
+bool HasWarpgroups(uint32_t capability);
 // The best image of a form for a device. It ends with a zero byte. HasCodeFor() the device.
 std::span<const std::byte> ImageOf(size_t form, uint32_t capability);
 // The architectures of all images, for messages: "8.0, 9.0 and later".

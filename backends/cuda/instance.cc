@@ -34,7 +34,10 @@ Facts FactsOf(const Api& api, CUdevice device, std::string driver) {
   Facts facts{.name = NameOf(api, device), .driver = std::move(driver)};
   facts.capability = Get(api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
                      Get(api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  if (HasCodeFor(facts.capability)) facts.code_capability = CapabilityOfCodeFor(facts.capability);
+  if (HasCodeFor(facts.capability)) {
+    facts.code_capability = CapabilityOfCodeFor(facts.capability);
+    facts.has_warpgroups = HasWarpgroups(facts.capability);
+  }
   size_t bytes = 0;
   if (api.DeviceTotalMem(&bytes, device) == CUDA_SUCCESS) facts.memory = bytes;
   facts.max_allocation = facts.memory;

@@ -18,6 +18,7 @@ struct Facts {
   uint32_t capability = 0;  // compute capability: 90 for 9.0
   // The compute capability that its kernels were compiled for; 0 if it has none.
   uint32_t code_capability = 0;
+  bool has_warpgroups = false;  // and that code uses them: that for 9.0 alone (sm_90a)
   uint64_t memory = 0;          // bytes
   uint64_t max_allocation = 0;  // bytes
   uint32_t multiprocessors = 0;

@@ -31,6 +31,8 @@ gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
                 .subgroups = true,
                 .subgroup_size = kWarp,
                 .matrix_units = options.tensor_cores,
+                .multiplies_by_warpgroups =
+                    facts.has_warpgroups && options.tensor_cores ? HasWarpgroupFormsFor : nullptr,
                 .integer_dot = options.integer_dot,
                 .half_norms = options.tensor_cores,
                 .special_kernels = false,

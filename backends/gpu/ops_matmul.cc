@@ -81,30 +81,48 @@ ProductOperands WithTiles(ProductOperands operands, const Product& product,
   return operands;
 }
 
-void EmitCoopGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
-                  const CoopGemm& how) {
-  const WeightShape& shape = product.weight->shape();
-  const CoopTile& tile = how.tile;
+// A product on matrix units by `kernel`. `how`: CoopGemm or WarpgroupGemm.
+template <typename Kernel, typename Gemm>
+void EmitHalfGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                  const Kernel& kernel, const Gemm& how) {
   const HalfRows half =
-      HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), MatrixUnitParts(plan));
+      HalfOf(plan, product, operands.x, static_cast<int64_t>(product.weight->shape().columns),
+             MatrixUnitParts(plan));
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
   EmitInParts(plan, product, operands, how.parts, [&](const ProductOperands& part) {
     kernels::ProductArgs args = ProductArgsOf(plan, product, part, half.columns);
     if (how.parts == 1) args.range = product.range;
-    DispatchBuilder(plan,
-                    kernels::MatMulCoop{.threads = tile.threads(),
-                                        .type = shape.dtype,
+    DispatchBuilder(plan, kernel, args).Emit(how.grid.x, how.grid.y, how.grid.z);
+  });
+}
+
+void EmitCoopGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                  const CoopGemm& how) {
+  const CoopTile& tile = how.tile;
+  EmitHalfGemm(plan, product, operands,
+               kernels::MatMulCoop{.threads = tile.threads(),
+                                   .type = product.weight->shape().dtype,
+                                   .glu = product.up != 0,
+                                   .mode = product.mode,
+                                   .tile = tile.rows,
+                                   .columns = tile.columns,
+                                   .subgroup_rows = tile.subgroup_rows,
+                                   .subgroup_columns = tile.subgroup_columns,
+                                   .parts = MatrixUnitParts(plan)},
+               how);
+}
+
+void EmitWarpgroupGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                       const WarpgroupGemm& how) {
+  EmitHalfGemm(plan, product, operands,
+               kernels::MatMulWarpgroup{.threads = how.threads(),
+                                        .type = product.weight->shape().dtype,
                                         .glu = product.up != 0,
                                         .mode = product.mode,
-                                        .tile = tile.rows,
-                                        .columns = tile.columns,
-                                        .subgroup_rows = tile.subgroup_rows,
-                                        .subgroup_columns = tile.subgroup_columns,
-                                        .parts = half.parts},
-                    args)
-        .Emit(how.grid.x, how.grid.y, how.grid.z);
-  });
+                                        .tile = how.tile.rows,
+                                        .columns = how.tile.columns},
+               how);
 }
 
 void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
@@ -582,6 +600,9 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
     }
     void operator()(const CoopGemm& how) const {
       EmitCoopGemm(plan, product, WithTiles(operands, product, tiles), how);
+    }
+    void operator()(const WarpgroupGemm& how) const {
+      EmitWarpgroupGemm(plan, product, WithTiles(operands, product, tiles), how);
     }
     PlanBuilder& plan;
     const Product& product;

@@ -52,6 +52,16 @@ static_assert(std::ranges::all_of(kMeasuredTileTimes, [](const TileTimes& times)
   return FitsMatrixThreads(times.tile.threads());
 }));
 
+// Tiles of matmul_warpgroup: eight subgroups have all of its rows.
+inline constexpr CoopTile kLargeWarpgroupTile{128, 256, 128, 32};
+inline constexpr CoopTile kSmallWarpgroupTile{128, 128, 128, 16};
+// Their times, of steps of 128 terms. Fitted to an H200 with Q4_K (docs/lab/cuda.md, "Products by
+// warpgroups").
+inline constexpr std::array kMeasuredWarpgroupTimes = {
+    TileTimes{kLargeWarpgroupTile, 1, 2600, 2600, 10000},
+    TileTimes{kSmallWarpgroupTile, 1, 1590, 1590, 6900},
+};
+
 // Workgroup size of a GEMV that first stages its row in shared memory.
 inline constexpr uint32_t kPrologueThreads = 256;
 
@@ -73,6 +83,7 @@ struct Preferences {
   // Of products on matrix units: the tiles to choose from, and what it costs to add the sums of
   // parts: nanoseconds, and the bytes that are read or written in one.
   std::span<const TileTimes> tile_times = kMeasuredTileTimes;
+  std::span<const TileTimes> warpgroup_times = kMeasuredWarpgroupTimes;
   uint64_t add_time = 8000, add_bytes = 3500;
 };
 

@@ -140,6 +140,33 @@ CoopGemm CoopGemmOf(const ProductShape& shape, const ProductStep& step, const Ta
                    shape.dense() ? CeilDiv(rows, tile.rows) : step.experts.count, division.parts}};
 }
 
+// Few rows leave most of a tile empty. The kernel takes activations in one part.
+bool RunsByWarpgroups(const Target& target, const ProductShape& shape, const ProductStep& step) {
+  const auto knows = target.can.multiplies_by_warpgroups;
+  const bool fills_tiles = shape.dense() ? step.rows > kSmallCoopTile.rows
+                                         : step.experts.rows == kLargeWarpgroupTile.rows;
+  return knows != nullptr && knows(shape.weight.dtype) && step.half_parts == 1 && fills_tiles;
+}
+
+WarpgroupGemm WarpgroupGemmOf(const ProductShape& shape, const ProductStep& step,
+                              const Target& target) {
+  const auto rows = static_cast<uint64_t>(step.rows);
+  const uint64_t terms = shape.weight.columns;
+  CoopDivision division{kLargeWarpgroupTile};
+  if (shape.dense()) {
+    division = WarpgroupDivisionOf(
+        target, {.rows = rows,
+                 .columns = std::max(step.results_beside, shape.results()),
+                 .steps = CeilDiv(terms, kWarpgroupTerms),
+                 .max_parts = shape.has_plain_sums() ? CeilDiv(terms, kMatrixUnitPartTerms) : 1});
+  }
+  const CoopTile& tile = division.tile;
+  return {.tile = tile,
+          .parts = division.parts,
+          .grid = {CeilDiv(shape.results(), tile.columns),
+                   shape.dense() ? CeilDiv(rows, tile.rows) : step.experts.count, division.parts}};
+}
+
 std::string Numbers(std::initializer_list<std::pair<const char*, uint64_t>> numbers) {
   std::string text;
   for (const auto& [name, value] : numbers) {
@@ -186,6 +213,12 @@ std::string TextOf(const CoopGemm& plan) {
                   {"parts", plan.parts}}) +
          ToText(plan.grid);
 }
+std::string TextOf(const WarpgroupGemm& plan) {
+  return "matmul_warpgroup" +
+         Numbers(
+             {{"rows", plan.tile.rows}, {"columns", plan.tile.columns}, {"parts", plan.parts}}) +
+         ToText(plan.grid);
+}
 
 }  // namespace
 
@@ -197,8 +230,9 @@ ProductPlan ChooseProduct(const ProductShape& shape, const ProductStep& step,
                           const Target& target) {
   if (FitsNarrow(shape, target)) return NarrowProductOf(shape, step, target);
   if (MultipliesTiles(shape, step)) {
-    if (RunsOnMatrixUnits(target, shape.weight)) return CoopGemmOf(shape, step, target);
-    return TiledGemmOf(shape, step, target);
+    if (!RunsOnMatrixUnits(target, shape.weight)) return TiledGemmOf(shape, step, target);
+    if (RunsByWarpgroups(target, shape, step)) return WarpgroupGemmOf(shape, step, target);
+    return CoopGemmOf(shape, step, target);
   }
   if (step.may_take_bytes && FitsByteGemv(target, shape, step.decisive)) {
     return ByteGemvOf(shape, step, target);

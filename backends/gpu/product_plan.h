@@ -20,6 +20,7 @@ inline constexpr uint64_t kProductChunk = 32;
 inline constexpr uint32_t kTileResults = 64;
 // Terms of a step of the kernels for matrix units, of all parts of x together.
 inline constexpr uint64_t kCoopTerms = 64;
+inline constexpr uint64_t kWarpgroupTerms = 128;
 // Terms in f32 worth a workgroup of their own.
 inline constexpr uint64_t kF32PartTerms = 128;
 
@@ -107,7 +108,15 @@ struct CoopGemm {
   uint64_t parts;  // of the terms
   Grid grid;
 };
-using ProductPlan = std::variant<ByteGemv, Gemv, NarrowProduct, TiledGemm, CoopGemm>;
+// The same by warpgroups (matmul_warpgroup).
+struct WarpgroupGemm {
+  CoopTile tile;
+  uint64_t parts;  // of the terms
+  Grid grid;
+  // Those that multiply, and those that bring x.
+  [[nodiscard]] constexpr uint32_t threads() const { return tile.threads() + 4 * kMatrixSubgroup; }
+};
+using ProductPlan = std::variant<ByteGemv, Gemv, NarrowProduct, TiledGemm, CoopGemm, WarpgroupGemm>;
 
 [[nodiscard]] ProductPlan ChooseProduct(const ProductShape& shape, const ProductStep& step,
                                         const Target& target);

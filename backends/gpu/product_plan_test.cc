@@ -35,6 +35,9 @@ Target TargetOf(const std::string& device) {
     target.can.integer_dot = true;
   } else if (device == "units") {
     target.can.matrix_units = target.can.integer_dot = true;
+  } else if (device == "hopper") {  // warpgroups multiply with most types
+    target.can.matrix_units = target.can.integer_dot = true;
+    target.can.multiplies_by_warpgroups = [](DType type) { return IsBlockType(type); };
   } else if (device == "resident") {  // steps of one dispatch
     target.can.integer_dot = target.prefers.fixed_groups = true;
   } else if (device == "cpu") {

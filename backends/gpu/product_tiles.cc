@@ -1,6 +1,7 @@
 #include "backends/gpu/product_tiles.h"
 
 #include <algorithm>
+#include <span>
 
 namespace rullama::gpu {
 namespace {
@@ -28,17 +29,12 @@ uint64_t TimeOf(const Target& target, const CoopShape& shape, const TileTimes& t
   return parts == 1 ? time : time + target.prefers.add_time + bytes / target.prefers.add_bytes;
 }
 
-}  // namespace
-
-CoopDivision DivisionOf(const Target& target, const CoopShape& shape) {
-  if (shape.rows <= kSmallCoopTile.rows) {
-    const CoopTile& tile = shape.rows <= kLow.rows ? kLow : kSmallCoopTile;
-    const uint64_t wanted = target.prefers.few_groups / std::max<uint64_t>(TilesOf(tile, shape), 1);
-    return {tile, WholeParts(shape.steps, std::clamp<uint64_t>(wanted, 1, shape.max_parts))};
-  }
+// The division that takes least time, of tiles with these times.
+CoopDivision BestOf(const Target& target, const CoopShape& shape,
+                    std::span<const TileTimes> all_times) {
   CoopDivision best;
   uint64_t least = UINT64_MAX;
-  for (const TileTimes& times : target.prefers.tile_times) {
+  for (const TileTimes& times : all_times) {
     for (uint64_t wanted = 1; wanted <= shape.max_parts; ++wanted) {
       const uint64_t parts = WholeParts(shape.steps, wanted);
       const uint64_t time = TimeOf(target, shape, times, parts);
@@ -47,6 +43,21 @@ CoopDivision DivisionOf(const Target& target, const CoopShape& shape) {
     }
   }
   return best;
+}
+
+}  // namespace
+
+CoopDivision DivisionOf(const Target& target, const CoopShape& shape) {
+  if (shape.rows <= kSmallCoopTile.rows) {
+    const CoopTile& tile = shape.rows <= kLow.rows ? kLow : kSmallCoopTile;
+    const uint64_t wanted = target.prefers.few_groups / std::max<uint64_t>(TilesOf(tile, shape), 1);
+    return {tile, WholeParts(shape.steps, std::clamp<uint64_t>(wanted, 1, shape.max_parts))};
+  }
+  return BestOf(target, shape, target.prefers.tile_times);
+}
+
+CoopDivision WarpgroupDivisionOf(const Target& target, const CoopShape& shape) {
+  return BestOf(target, shape, target.prefers.warpgroup_times);
 }
 
 CoopTile ExpertTileOf(uint64_t pairs, uint64_t experts) {

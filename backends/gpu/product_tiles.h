@@ -31,6 +31,9 @@ struct CoopDivision {
 // holds them.
 [[nodiscard]] CoopDivision DivisionOf(const Target& target, const CoopShape& shape);
 
+// The same of products by warpgroups.
+[[nodiscard]] CoopDivision WarpgroupDivisionOf(const Target& target, const CoopShape& shape);
+
 // The tile of products of `experts` experts that have `pairs` rows in all. A tile reads and decodes
 // the weights of its expert, so a low one has room for twice the rows of an average expert: few
 // experts then need a second one. The highest one computes more in the same time, also where a

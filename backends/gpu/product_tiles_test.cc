@@ -56,6 +56,26 @@ TEST(F32TileRows, HoldTheRowsIfTheyCan) {
   }
 }
 
+// Large tiles read less for each result; small ones leave fewer multiprocessors idle.
+TEST(WarpgroupDivisionOf, TakesLargeTilesWhereTheyFillADevice) {
+  struct {
+    CoopShape shape;
+    CoopTile tile;
+    uint64_t parts;
+  } constexpr kCases[] = {
+      {{2048, 12288, 12, 1}, kLargeWarpgroupTile, 1},  // gate and up of E2B: 768 tiles
+      {{512, 12288, 12, 1}, kSmallWarpgroupTile, 1},   // three turns of 132 for 384 tiles
+      {{2048, 43008, 42, 1}, kLargeWarpgroupTile, 1},  // of 31B
+      {{512, 1536, 48, 24}, kLargeWarpgroupTile, 5},   // down of E2B: 120 workgroups
+      {{128, 256, 12, 6}, kSmallWarpgroupTile, 6},
+  };
+  for (const auto& c : kCases) {
+    const CoopDivision division = WarpgroupDivisionOf(LargeGpu(), c.shape);
+    EXPECT_EQ(division.tile, c.tile) << c.shape.rows << " x " << c.shape.columns;
+    EXPECT_EQ(division.parts, c.parts) << c.shape.rows << " x " << c.shape.columns;
+  }
+}
+
 // No part is without a step, and no more workgroups share the terms than may.
 TEST(DivisionOf, GivesEveryPartSteps) {
   for (const uint64_t rows : {17, 40, 65, 300, 2048}) {

@@ -28,7 +28,10 @@ struct Capabilities {
   uint32_t multiprocessors = 1;  // each runs workgroups of its own
   bool subgroups = false;        // kernels use operations of subgroups
   uint32_t subgroup_size = 1;
-  bool matrix_units = false;   // products of many rows in f16
+  bool matrix_units = false;  // products of many rows in f16
+  // Whether there is a kernel for such products with weights of a type in which groups of four
+  // subgroups multiply (matmul_warpgroup); null: there is none.
+  bool (*multiplies_by_warpgroups)(DType) = nullptr;
   bool integer_dot = false;    // products of one row by dot products of bytes
   bool half_norms = false;     // to_half applies the norms of its rows (kernels.def)
   bool row_attention = true;   // there is a kernel for attention with one query row
