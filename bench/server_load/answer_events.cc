@@ -20,7 +20,7 @@ bool IsText(const nlohmann::json& delta, const char* name) {
 bool AnswerEvents::HasText(std::string_view event) {
   const nlohmann::json json = nlohmann::json::parse(event, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    throw std::runtime_error("an event is no JSON object: " +
+    throw std::runtime_error("an event is not a JSON object: " +
                              std::string(event.substr(0, kMostOfEvent)));
   }
   if (json.contains("error")) {

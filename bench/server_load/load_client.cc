@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -61,6 +62,10 @@ std::string BodyOf(const PlannedRequest& planned, const std::string& model) {
   return body.dump();
 }
 
+tcp::endpoint EndpointOf(const Target& target) {
+  return {asio::ip::make_address(target.address), target.port};
+}
+
 class LoadClient {
  public:
   LoadClient(asio::io_context& io, const Target& target, Clock::time_point begin,
@@ -97,7 +102,7 @@ class LoadClient {
     const Clock::time_point sent = Clock::now();
     stream_.expires_at(begin_ + std::chrono::duration_cast<Clock::duration>(2 * limit_));
     if (!stream_.socket().is_open()) {
-      co_await stream_.async_connect(target_.endpoint, use_awaitable);
+      co_await stream_.async_connect(EndpointOf(target_), use_awaitable);
       stream_.socket().set_option(tcp::no_delay(true));
     }
     auto request = NewRequest<http::string_body>(http::verb::post, "/v1/chat/completions", target_);
@@ -200,14 +205,19 @@ Target TargetOf(const std::string& url) {
                                entry.endpoint().address().to_string());
     }
   }
-  return {.endpoint = found.begin()->endpoint(), .host = host, .model = {}, .api_key = {}};
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  return {.address = endpoint.address().to_string(),
+          .port = endpoint.port(),
+          .host = host,
+          .model = {},
+          .api_key = {}};
 }
 
 std::string FirstModel(const Target& target) {
   asio::io_context io;
   beast::tcp_stream stream(io);
   stream.expires_after(kListTime);
-  stream.connect(target.endpoint);
+  stream.connect(EndpointOf(target));
   http::write(stream, NewRequest<http::empty_body>(http::verb::get, "/v1/models", target));
   beast::flat_buffer buffer;
   http::response<http::string_body> answer;

@@ -4,8 +4,8 @@
 // Thread safety: none.
 #pragma once
 
-#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,7 +15,8 @@
 namespace rullama::bench {
 
 struct Target {
-  boost::asio::ip::tcp::endpoint endpoint;
+  std::string address;  // of IP
+  uint16_t port = 0;
   std::string host;  // of the field Host
   std::string model, api_key;
 };

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/system/system_error.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -139,7 +139,7 @@ int StatusOfHealth(uint16_t port) {
     server::Client client(port);
     client.Send(Get("/health"));
     return server::StatusOf(client.ReadAll());
-  } catch (const boost::system::system_error&) {
+  } catch (const std::system_error&) {
     return kClosedAtOnce;
   }
 }

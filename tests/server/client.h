@@ -1,54 +1,67 @@
 // A client of HTTP that sends exactly the bytes it is given.
 #pragma once
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <boost/asio/connect.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
+#include <cerrno>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace rullama::server {
 
-// Thread safety: none. Errors of the connection end in exceptions, which fail a test.
+// Thread safety: none. Errors of the connection end in std::system_error, which fails a test.
+// Sockets of the system: the templates of Boost.Asio would take each test seconds to compile.
 class Client {
  public:
-  explicit Client(uint16_t port) : socket_(io_) {
-    socket_.connect({boost::asio::ip::make_address("127.0.0.1"), port});
+  explicit Client(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+      const int error = errno;
+      ::close(socket_);
+      throw std::system_error(error, std::generic_category(), "connect");
+    }
   }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client() { ::close(socket_); }
 
-  void Send(std::string_view bytes) {
-    boost::asio::write(socket_, boost::asio::buffer(bytes.data(), bytes.size()));
+  void Send(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0) throw std::system_error(errno, std::generic_category(), "send");
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
   }
-  void EndSending() { socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send); }
+  void EndSending() const { ::shutdown(socket_, SHUT_WR); }
   // Returns all bytes up to the close by the server.
-  std::string ReadAll() {
+  [[nodiscard]] std::string ReadAll() const { return Read({}); }
+  // Returns the bytes up to and including `mark`, and those that came with it.
+  std::string ReadUntil(std::string_view mark) const { return Read(mark); }
+
+ private:
+  // Without a mark: up to the end.
+  [[nodiscard]] std::string Read(std::string_view mark) const {
     std::string text;
-    boost::system::error_code end;
-    boost::asio::read(socket_, boost::asio::dynamic_buffer(text), end);
-    return text;
-  }
-  // Returns the bytes up to and including `mark`.
-  std::string ReadUntil(std::string_view mark) {
-    std::string text;
-    while (text.find(mark) == std::string::npos) {
-      char piece[1024];
-      boost::system::error_code end;
-      const size_t bytes = socket_.read_some(boost::asio::buffer(piece), end);
-      if (end) break;
-      text.append(piece, bytes);
+    while (mark.empty() || text.find(mark) == std::string::npos) {
+      char piece[4096];
+      const ssize_t bytes = ::recv(socket_, piece, sizeof(piece), 0);
+      if (bytes <= 0) break;
+      text.append(piece, static_cast<size_t>(bytes));
     }
     return text;
   }
 
- private:
-  boost::asio::io_context io_;
-  boost::asio::ip::tcp::socket socket_;
+  int socket_;
 };
 
 // The bytes of a request with a body that closes the connection after its answer.
