@@ -13,6 +13,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/options.h"
+#include "cli/commands/text_chunks.h"
 #include "cli/terminal/signals.h"
 #include "core/passes/observe_products.h"
 #include "core/runtime/session.h"
@@ -21,9 +22,6 @@
 
 namespace rullama::cli {
 namespace {
-
-constexpr size_t kMaxTextBytes = size_t{1} << 30;
-constexpr int64_t kDefaultChunkTokens = 512;
 
 struct ImatrixFlags {
   ConfigFlags config;

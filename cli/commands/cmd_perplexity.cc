@@ -16,12 +16,10 @@
 #include "cli/commands/command.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/options.h"
+#include "cli/commands/text_chunks.h"
 
 namespace rullama::cli {
 namespace {
-
-constexpr size_t kMaxTextBytes = size_t{1} << 30;
-constexpr int64_t kDefaultChunkTokens = 512;
 
 struct PerplexityFlags {
   ConfigFlags config;
