@@ -57,7 +57,8 @@ install_python_packages() {
   if ! python_packages_missing "$1"; then return; fi
   # Made anew for the first file, so that nothing stays of an earlier one.
   if [[ $1 == "$test_packages" ]]; then python3 -m venv --clear "$venv"; fi
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$root/$1"
+  # Few of the modules are ever imported: Python compiles those when they are.
+  "$venv/bin/pip" install --quiet --no-compile --disable-pip-version-check -r "$root/$1"
   cp "$root/$1" "$(copy_in_venv "$1")"
 }
 

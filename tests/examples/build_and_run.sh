@@ -88,7 +88,7 @@ done
 if ((with_python)); then
   python=$source/.venv/bin/python
   packages=$(compgen -G "$work/prefix/lib/python3.*/site-packages")
-  export PYTHONPATH=$packages PYTHONDONTWRITEBYTECODE=1
+  export PYTHONPATH=$packages PYTHONPYCACHEPREFIX=$source/.venv/pycache
   [[ $($python -c 'import rullama; print(rullama.__file__)') == "$packages/rullama/__init__.py" ]]
   greedy=$("$work/prefix/bin/rullama" run "$model" -p 'Who is "Anna" Pavlovna?' --greedy -n 64 -q)
   [[ -n $greedy && $($python "$source/examples/python/chat.py" "$model" 'Who is "Anna" Pavlovna?' cpu) == "$greedy" ]]

@@ -12,7 +12,8 @@ if ! compgen -G "$build/python/rullama/_rullama*.so" >/dev/null; then
   echo "there is no native module in $build/python/rullama; configure with -DRULLAMA_PYTHON=ON and build" >&2
   exit 1
 fi
-export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1
+# Byte code is kept out of the sources.
+export PYTHONPATH=$build/python PYTHONPYCACHEPREFIX=$source/.venv/pycache
 case $part in
   pytest) "$python" -m pytest -q -p no:cacheprovider "$source/tests/python" ;;
   types)

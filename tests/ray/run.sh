@@ -6,17 +6,20 @@ set -euo pipefail
 source=$1 build=$2 markers=$3
 venv=$source/.venv-ray requirements=$source/python/requirements-ray.txt
 
+# The pip of .venv, for this environment.
+pip() { "$source/.venv/bin/pip" --python "$venv/bin/python" "$@"; }
+
 index_is_reachable() {
   local folder status=0
   folder=$(mktemp -d)
-  "$venv/bin/pip" download -q --no-deps -d "$folder" pytest >/dev/null 2>&1 || status=1
+  pip download -q --no-deps -d "$folder" pytest >/dev/null 2>&1 || status=1
   rm -rf "$folder"
   return $status
 }
 
 if ! cmp -s "$requirements" "$venv/installed.txt"; then
-  "$source/.venv/bin/python" -m venv --clear "$venv"
-  if ! "$venv/bin/pip" install -q --no-compile --disable-pip-version-check -r "$requirements"; then
+  "$source/.venv/bin/python" -m venv --clear --without-pip "$venv"
+  if ! pip install -q --no-compile --disable-pip-version-check -r "$requirements"; then
     if index_is_reachable; then
       echo "python/requirements-ray.txt cannot be installed" >&2
       exit 1

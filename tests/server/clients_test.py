@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """clients_test.py --program RULLAMA --suite FOLDER --environments FOLDER --model FILE --group EXPRESSION [--suites LIST]
+    [--file NAME]
 
 Runs the client suite, which asks a server through the libraries that people use and through a browser, against
 `rullama serve` on the processor. The suite makes its Python environments from pinned lists, in --environments; its
-pages need chromium and chromium-driver. --group names the part to run as `pytest -m` does, --suites its environments.
+pages need chromium and chromium-driver. --group names the part to run as `pytest -m` does, --suites its environments,
+--file the one file that the group is in, so that the others and their libraries are not imported.
 """
 
 import argparse
@@ -22,16 +24,19 @@ def main():
         parser.add_argument(f"--{name}", required=True, type=Path)
     parser.add_argument("--group", required=True)
     parser.add_argument("--suites", default="1 2")
+    parser.add_argument("--file", action="append", default=[])
     arguments = parser.parse_args()
     flags = ["-m", str(arguments.model), "--backend", "cpu", "--slots", "4"]
     with tempfile.TemporaryDirectory() as folder, Server(str(arguments.program), flags, folder) as server:
         suite = ["bash", str(arguments.suite / "run.sh"), f"http://127.0.0.1:{server.port}"]
         return subprocess.run(
-            [*suite, "-m", arguments.group],
+            [*suite, "-m", arguments.group, *arguments.file],
             env={
                 **os.environ,
+                "PIP_NO_COMPILE": "0",  # pip inverts it: few of the modules are ever imported
                 "PYTEST_PLUGINS": "suite_mends",
                 "PYTHONPATH": str(Path(__file__).resolve().parent),
+                "PYTHONPYCACHEPREFIX": str(arguments.environments / "pycache"),
                 "CLIENTS_VENV": str(arguments.environments),
                 "SUITES": arguments.suites,
                 "RULLAMA": str(arguments.program),
