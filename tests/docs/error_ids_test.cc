@@ -119,7 +119,7 @@ void CollectIds(const std::string& file, const std::string& text, Uses& uses) {
   }
 }
 
-Uses UsesInSources() {
+Uses FindUses() {
   Uses uses;
   for (const char* folder : {"core", "media", "models", "samplers", "engine", "server", "downloads",
                              "cli", "conformance", "web"}) {
@@ -132,6 +132,12 @@ Uses UsesInSources() {
     }
   }
   return uses;
+}
+
+// Reading all sources takes most of the test, so it is done once.
+const Uses& UsesInSources() {
+  static const Uses kUses = FindUses();
+  return kUses;
 }
 
 struct Row {
@@ -165,7 +171,7 @@ std::string FilesOf(const std::set<std::string>& files) {
 TEST(ErrorIds, EachIdOfTheSourcesIsInTheCatalogueWithItsOnlyKind) {
   std::map<std::string, Row> rows;
   for (const auto& [id, row] : Catalogue()) rows[id] = row;
-  const Uses uses = UsesInSources();
+  const Uses& uses = UsesInSources();
   EXPECT_GT(uses.size(), 150u);
   for (const auto& [id, codes] : uses) {
     const auto row = rows.find(id);
@@ -182,7 +188,7 @@ TEST(ErrorIds, EachIdOfTheSourcesIsInTheCatalogueWithItsOnlyKind) {
 }
 
 TEST(ErrorIds, EachIdOfTheCatalogueIsUsed) {
-  const Uses uses = UsesInSources();
+  const Uses& uses = UsesInSources();
   for (const auto& [id, row] : Catalogue()) {
     EXPECT_TRUE(uses.contains(id)) << "docs/errors.md explains " << id << ", which no source makes";
   }
