@@ -94,7 +94,7 @@ if(RULLAMA_LIGHT)
   set(RULLAMA_PLAIN_FLAGS -O1)
   set(RULLAMA_BYTEWISE_FLAGS -O1)
 endif()
-# The tests beside the code call each library for a moment only: gcc's optimisation costs a sixth of their build and
+# The tests next to the code call each library for a moment only: gcc's optimisation costs a sixth of their build and
 # gains nothing.
 if(RULLAMA_LIGHT AND RULLAMA_QUICK)
   set(RULLAMA_PLAIN_FLAGS -O0)

@@ -1,6 +1,6 @@
 // A file that is being downloaded. Next to it lies its state: which bytes are there, of which
 // version. The state is written after the data, so it never promises bytes that are missing, even
-// if the process is killed; sums are computed from what is on the disk in any case.
+// if the process is killed; sums are always computed from the bytes on disk.
 //
 // Thread safety: one thread at a time; others may read from fd().
 #pragma once
@@ -18,7 +18,7 @@ namespace rullama::downloads {
 
 class PartialFile {
  public:
-  // Continues what is there if it fits `file`, which outlives the object.
+  // Continues an earlier download that fits `file`, which outlives the object.
   static Result<PartialFile> Open(const PlannedFile& file);
 
   [[nodiscard]] int fd() const { return fd_.get(); }

@@ -1,6 +1,6 @@
-// What a download is made of: files with their addresses, sums and places, and what is written when
-// all of them are there. Plans are made by hub_plan.h and ollama_registry.h, and carried out by
-// pull.h. Thread safety: value types.
+// The parts of a download: files with their addresses, sums and places, and the records written
+// once all of them are there. Plans are made by hub_plan.h and ollama_registry.h, and carried out
+// by pull.h. Thread safety: value types.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Addresses of the web, and which of them a download may use. The parser is libcurl's, so what is
-// checked is what is connected to. Thread safety: pure functions.
+// Addresses of the web, and which of them a download may use. The parser is libcurl's, so the
+// address that is checked is the one connected to. Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -491,7 +491,7 @@ void Engine::Impl::LookOnDisk(Job& job, std::string_view owner) {
   auto found = OwnerOf(job.prompt, job.space.adapters, owner);
   if (!found) return;  // the file has changed, and requests fail
   job.owner = *std::move(found);
-  // What is read waits in memory with the job.
+  // The snapshot that is read waits in memory with the job.
   if (runner->stats().waiting > info.slots) return;
   job.loaded = snapshots->Load(job.owner, job.prompt, job.cuts);
 }

@@ -1,5 +1,5 @@
 // An Engine as the programs of this project open it: from a configuration that they have joined
-// themselves, with the hooks of their process, and with a look at what it runs on.
+// themselves, with the hooks of their process, and with access to its device and model.
 #pragma once
 
 #include <atomic>

@@ -111,7 +111,7 @@ Generation::Generation(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Generation::Generation(Generation&&) noexcept = default;
 Generation& Generation::operator=(Generation&& other) noexcept {
   Generation moved(std::move(other));
-  std::swap(impl_, moved.impl_);  // what was here goes as the destructor has it
+  std::swap(impl_, moved.impl_);  // `moved` ends the request that was here
   return *this;
 }
 // In a child of fork() the copy stays: to free it would wait for threads that are not there.

@@ -203,7 +203,7 @@ Status AddDraftGraphs(const ModelProgramOptions& options, ModelProgram& program)
   return OkStatus();
 }
 
-// The graphs differ in what follows the logits.
+// The graphs differ after the logits.
 Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOptions& options) {
   std::vector<int64_t> buckets = DecodeBuckets(options.slots);
   // The chunks of prompts, most of which end in one that is short.

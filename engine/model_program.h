@@ -64,8 +64,8 @@ struct DraftGraphs {
   [[nodiscard]] const Length& Of(int64_t tokens) const;
   [[nodiscard]] bool Has(GraphHandle graph) const;
 
-  // A slot keeps what the last norm gave for the rows of a step: that of its last token and those
-  // of the longest draft.
+  // A slot keeps the results of the last norm for the rows of a step: that of its last token and
+  // those of the longest draft.
   static constexpr int32_t kPlacesOfSlot = 17;
   // The place of a row.
   [[nodiscard]] static constexpr int32_t PlaceOf(int32_t slot, int32_t position) {

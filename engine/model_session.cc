@@ -159,7 +159,7 @@ Result<bool> ModelSession::ChooseSlots(const SlotRoom& room, ModelSessionOptions
 }
 
 // A model whose weights no device reads is refused now, not by its first step. Of the graphs of a
-// batch a request needs one: what the others are for may be lacking.
+// batch a request needs one only: the features of the others may be lacking.
 Status ModelSession::CheckGraphs(const ModelSessionOptions& options) const {
   const bool one_will_do = options.outputs == GraphOutputs::kBatch;
   Status first = OkStatus();

@@ -27,7 +27,7 @@ struct AnswerChoice {
   bool alone = true;    // the only one
 };
 
-// `sampler`: the settings for what a request leaves open. `media`: those of the request. Pure
+// `sampler`: the settings where a request has none. `media`: those of the request. Pure
 // function. Errors: those of Engine::Submit.
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
                                        AnswerConstraints& constraints, const Request& request,

@@ -1,5 +1,5 @@
-// Files of pictures and sounds that are hostile, damaged or at a limit, and what becomes of each:
-// one table for the tests of the program and of the server.
+// Files of pictures and sounds that are hostile, damaged or at a limit, and the expected result of
+// each: one table for the tests of the program and of the server.
 #pragma once
 
 #include <string>

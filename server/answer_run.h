@@ -57,7 +57,7 @@ ApiResult<LoadedRequest<T>> LoadRequest(const Services& services, Call& call,
   return LoadedRequest<T>{std::move(context->model), *std::move(request)};
 }
 
-// Makes the prompts of completions what the engine takes: those without text or ids become BOS
+// Converts the prompts of completions for the engine: those without text or ids become BOS
 // alone, and texts whose tokens are shown become ids. Fills AnswerRequest::views.
 void PreparePrompts(const Engine& engine, AnswerRequest& request);
 // Error (400) if the log-probabilities of all prompts together are too many to be told.

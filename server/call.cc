@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kMaxIgnoredNames = 20;
 constexpr size_t kMaxIgnoredNameBytes = 160;
 
-// What does not fit is left out of the middle: a name begins with the member of the body and ends
+// Leaves out the middle of a name that is too long: it begins with the member of the body and ends
 // with the keyword.
 std::string Shortened(const std::string& name) {
   if (name.size() <= kMaxIgnoredNameBytes) return name;

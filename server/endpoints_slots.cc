@@ -40,7 +40,7 @@ json ShownSlot(const ModelSlots& model, size_t index) {
   return shown;
 }
 
-// What is to be done with a slot.
+// The action that a request asks for, and its slot.
 struct SlotAction {
   std::string action;
   int32_t slot = 0;
@@ -129,7 +129,7 @@ ApiError SlotError(const Services& services, const Error& error) {
   return out;
 }
 
-// Does what is asked for, and returns the answer.
+// Performs the action and returns the answer.
 Result<json> Perform(const Services& services, const Call& call, Engine& engine,
                      const SlotAction& action, const std::stop_token& stop) {
   const uint64_t client = call.client();

@@ -67,8 +67,8 @@ stage_cpu-only() { tools/check-cpu-only.sh build/check-cpu-only; }
 stage_debian() { tests/packages/in_chroot.sh build/check-debian; }
 stage_readme() { tools/check-readme.sh build/check-readme; }
 
-# The sum of all sources, with changes that are not committed and new files. What cannot be read (a file that was
-# removed, a link to a folder) counts by not being there.
+# The sum of all sources, with changes that are not committed and new files. Files that cannot be read (one that was
+# removed, a link to a folder) count as missing.
 sum_of_sources() {
   git ls-files -z --cached --others --exclude-standard | sort -zu |
     { xargs -0 sha256sum 2>/dev/null || true; } | sha256sum

@@ -18,7 +18,7 @@ MOST = 4  # pairs
 LINES = 6
 NOT_PRODUCT = {"tests", "docs", "examples", "bench", "tools", "cmake", "configs"}
 SUFFIXES = {".h", ".cc", ".c", ".kernel", ".comp", ".glsl", ".cl", ".cuh", ".py"}
-# What says nothing by itself, without its spaces.
+# Lines that do not count, without their spaces.
 TRIVIAL = re.compile(
     r"#include|#pragmaonce|#endif|#else|namespace|using[A-Za-z:]+;$|\}?else\{?$|return;|break;|(public|private|default):"
     r"|import|from")

@@ -27,8 +27,8 @@ first_sources() {
 }
 
 # Sources that are never joined (tests, plugins) compile by themselves in every build, so they
-# cannot lack an include; kernels include no more than one header each, and those of vulkan/ what a
-# build makes of shaders.
+# cannot lack an include; kernels include no more than one header each, and sources of vulkan/
+# headers that a build makes of shaders.
 mapfile -t commands < <(sed -n 's/^ *"command": "\(.*\)",\?$/\1/p' "$1/compile_commands.json" |
   sed 's/\\"/"/g; s/\\\\/\\/g' | grep -E -- '-c [^ ]*/(core|media|models|samplers|engine|server|downloads|cli|conformance|backends/[a-z]*|bench|web)/[^ ]*\.cc$' |
   grep -vE -- '_test\.cc$|_fuzz\.cc$|_test_util\.cc$|/kernels/|/vulkan/|_test\.dir/' |

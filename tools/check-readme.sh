@@ -5,7 +5,7 @@
 #   tools/check-readme.sh WORK_DIR [first|second|ci]
 #
 # WORK_DIR gets the system while the script runs (WORK_DIR/root) and the output of the commands. Needs root, the
-# network and debootstrap. A folder `shared` beside the source tree lies beside the copy, too. `ci` runs .ci/run there
+# network and debootstrap. A folder `shared` next to the source tree is copied, too. `ci` runs .ci/run there
 # in place of the commands.
 set -euo pipefail
 cd "$(dirname "$0")/.."

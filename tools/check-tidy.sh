@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs clang-tidy (.clang-tidy) over every source that is not a test; each finding is an error. Tests
 # and what only they use are left out: GoogleTest's macros double the time and hide most findings
-# behind expansions.
+# in expansions.
 #
 #   tools/check-tidy.sh BUILD_DIR [FILE.cc...]
 #

@@ -2,7 +2,7 @@
 // errors as exceptions of the SDK, its objects as owners.
 #pragma once
 
-// Before any header of OpenCL. Types and names of 3.0; what is called is 1.2.
+// Set before any header of OpenCL: types and names of 3.0. Only functions of 1.2 are called.
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>

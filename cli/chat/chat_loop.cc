@@ -198,7 +198,7 @@ class ChatLoop {
     return OkStatus();
   }
 
-  // An answer has the screen for itself; what is typed meanwhile is for the next line.
+  // An answer has the screen for itself; keys pressed meanwhile belong to the next line.
   Result<Answer> SayQuietly(const std::function<Result<Answer>()>& say) {
     std::optional<QuietTerminal> quiet;
     if (input_->edits()) quiet.emplace();

@@ -15,7 +15,7 @@ namespace rullama::cli {
 
 // Makes the model of -hf that of the configuration, with its towers if the command takes any and no
 // others are named. It is downloaded if it is not in the cache; if it is, nobody is asked. Does
-// nothing without -hf. Errors: usage.option (kUsage) beside a model of -m, pull.*, file.*.
+// nothing without -hf. Errors: usage.option (kUsage) if -m names a model too, pull.*, file.*.
 Status ApplyHubModel(const ConfigFlags& flags, LayeredConfig& config);
 
 // The file of "hf.co/USER/REPO[:QUANT]" in the cache of the Hub; nothing for other texts, for names

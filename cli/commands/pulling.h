@@ -48,7 +48,7 @@ class Puller {
  public:
   Puller(const RemoteName& name, PullSettings settings, downloads::PullHooks hooks);
 
-  // What is there without the network: of the Hub, if it may not be asked.
+  // Without the network if the Hub may not be asked: the plan then has the files in the cache.
   Result<downloads::PullPlan> Plan();
   Status CarryOut(const downloads::PullPlan& plan);
 

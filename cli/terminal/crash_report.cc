@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxNoteBytes = 2048;
 constexpr size_t kMaxForeignPlugins = 8;
 
-// Text that a handler may read while it is being changed: only what is complete is shown.
+// Text that a handler may read while it is being changed: only its complete part is shown.
 struct CrashText {
   std::array<char, kMaxNoteBytes> text = {};
   std::atomic<size_t> size{0};

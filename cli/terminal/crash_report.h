@@ -22,7 +22,7 @@ void ReclaimCrashHandlers();
 
 // Notes the caches of compiled kernels that exist now: ours and those of known drivers.
 void DescribeCachesForCrash();
-// Notes what is in use.
+// Notes the device in use.
 void DescribeDeviceForCrash(std::string_view backend, std::string_view device,
                             std::string_view driver);
 

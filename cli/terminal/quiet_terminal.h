@@ -1,11 +1,11 @@
-// A terminal that does not show what is typed, while something else is written to it.
+// A terminal that does not echo keys while something else is written to it.
 //
 // One object at a time; RestoreTerminal() from any thread.
 #pragma once
 
 namespace rullama::cli {
 
-// For its lifetime the terminal on stdin shows no key. What is typed is kept for the next line,
+// For its lifetime the terminal on stdin shows no key. Keys are kept for the next line,
 // also over a Ctrl-C. Does nothing if stdin is not a terminal. Ctrl-Z and Ctrl-\\ leave the
 // terminal to the shell, which restores it.
 class QuietTerminal {

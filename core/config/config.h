@@ -51,7 +51,7 @@ struct DeviceSetting {
   bool operator==(const DeviceSetting&) const = default;
 };
 
-// What is compiled before the first request.
+// Which plans are compiled before the first request.
 enum class WarmUp {
   kOff,
   kDispatch,  // all that steps need

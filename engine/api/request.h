@@ -142,7 +142,7 @@ struct Request {
   uint32_t choice = 0;
   // Who asks. Clients take turns for free slots, and a prompt is only reused by its own client.
   uint64_t client = 0;
-  // The name of the client for what is kept on disk; it stays the same from start to start.
+  // The name of the client in files on disk; it stays the same from start to start.
   std::string owner = {};
   // Exactly these adapters are in force, each named once; without a value those of the engine as
   // they are when the request is submitted (Engine::SetAdapterScales).

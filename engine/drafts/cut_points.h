@@ -15,7 +15,7 @@ inline constexpr int64_t kMinTurnRows = 64;
 
 // The positions in (0, tokens] at which a prompt is cut, ascending: `chunk` rows after the last
 // cut, or at the first border at least kMinTurnRows after it; of turns, after the last cut that is
-// not before a passage. Cuts depend on what is before them and on the rest of their turn only, so a
+// not before a passage. Cuts depend on the tokens before them and the rest of their turn only, so a
 // prompt keeps its cuts when it grows: a request that reads it from a cut on runs the same steps as
 // one that reads all of it.
 //

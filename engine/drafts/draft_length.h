@@ -1,7 +1,7 @@
 // How many tokens a draft should have: as many as pay.
 //
 // A step that checks n guessed tokens takes longer than one of a single row, and so does guessing
-// them. What is gained is how many of them are right. All three are measured while requests run.
+// them. The gain is the number of right ones. All three are measured while requests run.
 //
 // Thread safety: value types and pure functions.
 #pragma once

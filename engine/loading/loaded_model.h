@@ -64,7 +64,7 @@ Result<LoadedModel> OpenModelHeader(LayeredConfig layers, const HostHooks& hooks
 Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices,
                               AdapterUse use = AdapterUse::kForAll);
 
-// The adapters that the configuration names (model.adapters), all or none; what they are goes to
+// The adapters that the configuration names (model.adapters), all or none. Their descriptions go to
 // `notices`. Errors: adapter.*, safetensors.*, gguf.*, io.*.
 Result<std::vector<ScaledAdapter>> ReadAdapters(const Config& config, const Model& model,
                                                 Notices& notices);

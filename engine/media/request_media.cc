@@ -29,13 +29,13 @@ int64_t TokensOf(const SoundTower& tower, size_t samples) {
   return tokens;
 }
 
-// The media of a request on their way from files to what towers take.
+// The media of a request on their way from files to the input of towers.
 class MediaReader {
  public:
   MediaReader(const LoadedModel& model, std::span<const Medium> media, const MediaLimits& limits)
       : model_(model), media_(media), limits_(limits), plans_(media.size()) {}
 
-  // Looks at all headers and at what they add up to.
+  // Reads all headers and checks their sums.
   Status Plan();
   Result<DecodedMedia> Decode();
   Result<DecodedMedia> Measure();

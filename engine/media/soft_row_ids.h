@@ -1,4 +1,4 @@
-// Ids of soft rows: what stands in a prompt for the rows of pictures and sounds.
+// Ids of soft rows, which stand in a prompt for the rows of pictures and sounds.
 //
 // A soft row has no token. In its place it has a negative id made of the hash of its medium, the
 // kind of the medium and the row, so that prompts with equal ids are equal prompts, pictures and

@@ -43,8 +43,8 @@ class DraftMaker {
   [[nodiscard]] int64_t MostFor(int32_t slot, int64_t rows) const;
   // The length of a draft by how much of the last one was right.
   [[nodiscard]] int64_t LengthAfterLast(const RunningJob& running, int64_t most) const;
-  // The length of a draft of the assistant by what the last ones of the slot were worth, where
-  // `others` slots decode, too.
+  // The length of a draft of the assistant, from how many tokens of the slot's last drafts were
+  // right, where `others` slots decode, too.
   [[nodiscard]] int64_t LengthThatPays(const RunningJob& running, int64_t others,
                                        int64_t most) const;
   Status Draft();

@@ -51,7 +51,7 @@ class PrefixCache {
   // Whether the rings of the slot at a position are kept, and its other rows are still there.
   [[nodiscard]] bool HoldsRings(int32_t slot, int64_t position) const;
 
-  // Makes `slot` hold what it held at a position, for which HoldsRings() is true.
+  // Takes `slot` back to a position for which HoldsRings() is true.
   Status Return(int32_t slot, int64_t position);
   // Makes `slot`, whose content has been given up (GiveUp), hold the first `length` tokens of the
   // prompt, a length that Find() has returned.

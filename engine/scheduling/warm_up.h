@@ -42,10 +42,9 @@ struct ExpectedStep {
 Status WarmUpSteps(Session& session, std::span<const ExpectedStep> steps,
                    const std::atomic<bool>* cancelled);
 
-// What the warm-up of steps that not every request needs ended with. An error that text requests
-// would meet too (device.lost), and run.cancelled, are returned. Others go to `notices` as a
-// warning: requests for `what` try again, and fail with such an error as long as its cause is
-// there.
+// Handles the result of a warm-up of steps that not every request needs. Returns run.cancelled, and
+// errors that text requests would meet too (device.lost). Others become a warning in `notices`:
+// requests for `what` try again, and fail with such an error as long as its cause is there.
 Status WarnUnlessFatal(Status warmed_up, std::string_view what, Notices& notices);
 
 // Waits for what the devices compile while steps run. Errors: as WarmUpSteps().

@@ -310,7 +310,7 @@ Status CommitFolder(const fs::path& temporary, const fs::path& folder) {
   }
   if (error) return SaveError(folder, error);
   RL_RETURN_IF_ERROR(SyncFolderOf(folder));
-  // After an exchange it is what was replaced.
+  // After an exchange it holds the old checkpoint.
   fs::remove_all(temporary, error);
   return error ? SaveError(temporary, error) : OkStatus();
 }

@@ -191,8 +191,8 @@ class FineTuning {
     return SaveCheckpoint();
   }
 
-  // The loss of the first `batches` batches of a set; -1: of all. What was measured so far if the
-  // run is cancelled.
+  // The loss of the first `batches` batches of a set; -1: of all. If the run is cancelled: of those
+  // that were measured.
   Result<LossSum> LossOf(const std::vector<Example>& set, int64_t batches) {
     LossSum loss;
     const auto most = static_cast<size_t>(setup_.examples_of_step());

@@ -17,7 +17,7 @@ namespace rullama {
 Status WriteRunSettings(const Config& config, const std::string& backend,
                         const std::filesystem::path& folder);
 
-// Gives `config` what it does not say itself: the settings of the checkpoint that `resume` means
+// Adds the settings that `config` lacks: those of the checkpoint that `resume` means
 // (FindCheckpoint), and as output the folder that the checkpoint is in. Other steps or another
 // backend take the place of all settings about them. Nothing without `resume`.
 Status ApplyRunSettings(const std::string& resume, LayeredConfig& config);

@@ -79,7 +79,7 @@ class Trainer {
   // ranks do together; `cancelled` is that of rank 0, and `last` of the result is true on all.
   Result<StepResult> Step(std::span<const Example* const> examples, int64_t number, double rate,
                           bool cancelled = false);
-  // Adds the gradient of the mean loss to what the gradients are, which Step() leaves at zero.
+  // Adds the gradient of the mean loss to the gradients, which Step() leaves at zero.
   Result<LossSum> AddGradients(std::span<const Example* const> examples);
   Result<LossSum> Evaluate(std::span<const Example* const> examples);
 

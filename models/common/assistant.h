@@ -33,7 +33,7 @@ struct AssistantFacts {
   [[nodiscard]] bool has_ordered_head() const { return clusters > 0; }
 };
 
-// A file that somebody named has to be right. Of one that was found beside a model, a damaged head
+// A file that somebody named has to be right. In one that was found next to a model, a damaged head
 // with ordered embeddings is a warning, and the assistant then computes all tokens.
 enum class AssistantOrigin : uint8_t { kNamed, kFound };
 

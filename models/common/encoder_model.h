@@ -1,5 +1,5 @@
-// What models that make one vector of a whole text have in common: they write no text, so whatever
-// concerns answers is the error model.encoder (kUsage).
+// The base of models that make one vector of a whole text. They write no text, so functions about
+// answers are the error model.encoder (kUsage).
 //
 // Thread safety: as Model.
 #pragma once

@@ -57,7 +57,7 @@ struct ModelFamily {
   // The towers of a file, for whatever text model they were made for; none if it has none. Null:
   // the family has no towers. Errors: those of Model::ReadTowers.
   Result<Towers> (*read_towers)(const GgufFile& file);
-  // What a file of one of `assistants` is, whatever model it was made for. Null: the family has
+  // Describes a file of one of `assistants`, whatever model it was made for. Null: the family has
   // none. Errors: those of Model::ReadAssistant about the file.
   Result<AssistantFacts> (*describe_assistant)(const GgufFile& file, AssistantOrigin origin);
   // The program whose converter wrote the file: "llama.cpp", "ollama" or "unknown".

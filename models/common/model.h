@@ -50,8 +50,8 @@ class Model {
   // "2026-07-09"; empty for a model whose template has none.
   [[nodiscard]] virtual std::string_view TemplateDay() const { return {}; }
 
-  // Whether this model has the shapes that the configuration expects; what the configuration leaves
-  // open is not compared. Error model.architecture_mismatch (kUsage) lists every difference.
+  // Whether this model has the shapes that the configuration expects; shapes that it does not name
+  // are not compared. Error model.architecture_mismatch (kUsage) lists every difference.
   [[nodiscard]] virtual Status CheckAgainst(const ArchitectureConfig& architecture) const = 0;
 
   // One of the model's graphs. Errors (kUsage) for options out of range: model.capacity,

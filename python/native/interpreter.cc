@@ -146,7 +146,7 @@ void OnInterpreterExit() {
                             [&python] { return python.released <= 0 && python.taking <= 0; });
   }
   PyEval_RestoreThread(state);
-  // What other threads hold is never freed, and not by mistake.
+  // Objects that other threads hold are never freed, on purpose.
   if (nanobind::cast<int>(nanobind::module_::import_("threading").attr("active_count")()) > 1) {
     nanobind::set_leak_warnings(false);
   }

@@ -41,7 +41,7 @@ namespace {
 
 using FloatRows = nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig>;
 
-// A str; bytes that are no UTF-8 become U+FFFD.
+// A str; bytes that are not UTF-8 become U+FFFD.
 nb::object Text(std::string_view text) {
   PyObject* object =
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
@@ -159,7 +159,7 @@ std::optional<T> Find(const nb::dict& values, const char* name) {
   return value;
 }
 
-// The same of what cannot be negative, though the engine takes that for what is left out.
+// The same for a count. Negative values are refused: the engine would take them for "not given".
 template <typename T>
 std::optional<T> FindCount(const nb::dict& values, const char* name) {
   const std::optional<T> value = Find<T>(values, name);

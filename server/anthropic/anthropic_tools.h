@@ -20,8 +20,8 @@ struct AnthropicTools {
 // `tools` and `tool_choice`.
 AnthropicTools ReadAnthropicTools(FieldReader& fields, const BodyContext& context);
 
-// "tools[0].function.parameters" -> "tools[2].input_schema": where the body has what the engine
-// names so. What stands in a conversation has no such place: "messages".
+// "tools[0].function.parameters" -> "tools[2].input_schema": the place in the body of a part that
+// the engine names otherwise. Parts of a conversation have no place of their own: "messages".
 std::string AnthropicPlace(const std::vector<size_t>& indices, const std::string& place);
 
 }  // namespace rullama::server

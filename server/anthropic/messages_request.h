@@ -16,7 +16,7 @@ struct MessagesRequest {
   bool edits_context = false;   // edits of the context are asked for, of which there are none
 };
 
-// Errors: as those of chat_request.h; what the API has and this server has not is 400, too.
+// Errors: as those of chat_request.h; features of the API that this server lacks are 400, too.
 ApiResult<MessagesRequest> ReadMessagesRequest(const nlohmann::json& body,
                                                const BodyContext& context);
 // The same for a prompt that is to be counted: max_tokens may be missing.

@@ -1,6 +1,6 @@
 // How many bytes the bodies of all requests together may have, from the time at which they are read
 // until their requests are answered. Only bytes that have come count, so that nobody can reserve
-// what he does not send.
+// memory without sending.
 //
 // Thread safety: all member functions from any thread; a Share by one thread at a time.
 #pragma once

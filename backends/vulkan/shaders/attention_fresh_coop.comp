@@ -47,7 +47,7 @@ float result_unit;  // the factor of all results
 uint me;
 uint first_row, head, kv_head;
 
-// A pair of values in f16, and with two parts what is left of them.
+// A pair of values in f16; with two parts also the remainders that f16 rounds off.
 uvec2 PartsOf(vec2 pair) { return kTwoParts ? HighLow(pair) : uvec2(packHalf2x16(pair), 0); }
 
 // ---- eight dims of a row ------------------------------------------------------------------------

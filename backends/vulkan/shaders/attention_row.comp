@@ -192,7 +192,8 @@ void FindFreshRow() {
   sees_fresh = found >= 0;
 }
 
-// The fresh row of the slot at position `pos`, if those in front of it are the rows before; or -1.
+// The fresh row of the slot at position `pos` if the rows before it hold the positions before; or
+// -1.
 int OwnRow() {
   const int rows = int(FreshRows());
   int own = -1;

@@ -11,8 +11,8 @@
 // side. kOwnRows is then 1.
 //
 // Little of a product is a constant here: in a step of one dispatch (persistent.comp) the code of
-// all tasks takes turns, and what is not in the instruction cache costs more than what it would
-// compute.
+// all tasks takes turns, and code that misses the instruction cache costs more than the arithmetic
+// that it saves.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -67,19 +67,18 @@ uint Bytes(ivec4 x) {
   return bytes.x | (bytes.y << 8) | (bytes.z << 16) | (bytes.w << 24);
 }
 
-// To nearest even, of what is below 2^22: added to 1.5 * 2^23, it is the low bits of the sum.
+// Rounds values below 2^22 to nearest even: added to 1.5 * 2^23, they are the low bits of the sum.
 ivec4 Rounded(vec4 x) { return floatBitsToInt(x + 12582912.0) - 0x4B400000; }
 
 // Quad `quad` of row `own` of the workgroup. Four invocations, which follow each other, have a run.
 void StageQuad(uint own, uint quad, vec4 x) {
   const vec4 a = abs(x);
-  // max() may drop what is not a number: it becomes an infinite scale, and so a result that is
-  // none.
+  // max() may drop a NaN: it becomes an infinite scale here, and so a NaN in the result.
   const bool is_number = !IsNan(a.x + a.y + a.z + a.w);
   float most = is_number ? max(max(a.x, a.y), max(a.z, a.w)) : kInfinity;
   most = max(most, subgroupShuffleXor(most, 1));
   most = max(most, subgroupShuffleXor(most, 2));
-  // 127 * 256: no high byte is beyond a signed one. What is too small for a reciprocal is 0.
+  // 127 * 256: no high byte is beyond a signed one. Values too small for a reciprocal become 0.
   const float reciprocal = most > 1e-33 ? 32512.0 / most : 0.0;
   const ivec4 q = Rounded(x * reciprocal);
   int sum = q.x + q.y + q.z + q.w;
@@ -236,7 +235,7 @@ void main() {
   WeightRow rows[kHalves];
   [[unroll]] for (uint h = 0; h < kHalves; ++h) {
     rows[h] = RowAt(begin + group, h);
-    // Even if there is no row to begin with: what is set on some ways only is kept over all tasks.
+    // Also without rows: a variable that only some paths set stays live over all tasks.
     [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
       raw[i * kHalves + h] = LoadChunk(rows[h], i * p.lanes + lane);
     }
