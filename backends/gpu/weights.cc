@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -213,18 +214,22 @@ void RepackAll(const WeightShape& shape, const std::byte* file, std::byte* mappe
   const uint64_t row = std::max<uint64_t>(shape.stride, 1);
   const uint64_t rows_at_once =
       mapped != nullptr ? shape.rows : std::max<uint64_t>(1, kStagedBytes / row);
-  std::vector<std::byte> staged;
+  // Left as it comes from the system: filling it with zeros would take one thread longer than all
+  // of them need for the rest.
+  std::unique_ptr<std::byte[]> staged;
+  if (mapped == nullptr) {
+    staged = std::make_unique_for_overwrite<std::byte[]>(std::min(rows_at_once, shape.rows) * row);
+  }
   for (uint64_t first = 0; first < shape.rows; first += rows_at_once) {
     const uint64_t count = std::min(rows_at_once, shape.rows - first);
-    if (mapped == nullptr) staged.resize(count * row);
-    std::byte* out = mapped != nullptr ? mapped : staged.data();
+    std::byte* out = mapped != nullptr ? mapped : staged.get();
     const unsigned cores = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
     const uint64_t parts = count * row < kParallelBytes ? 1 : std::min<uint64_t>(cores, count);
     InParallel(parts, [&](size_t i) {
       const uint64_t begin = count * i / parts, end = count * (i + 1) / parts;
       Repack(shape, file, first + begin, end - begin, out + begin * row);
     });
-    if (mapped == nullptr) write(first * row, staged);
+    if (mapped == nullptr) write(first * row, {out, count * row});
   }
 }
 
