@@ -92,12 +92,12 @@ void Slice(PlanBuilder& plan) {
   const int64_t before = RowElements(x) / From(x, axis);
   const Stretch s{a.size * after, From(x, axis), a.start * after, a.size * after, 0};
   // A part of a single row is where it is; shaders want what they read at a multiple of 16 bytes.
-  // Plans that run row by row have the same dispatches for any number of rows. The host's plan of
-  // memory knows of no alias, so that it may reuse the memory of the row after this op.
+  // The host's plan of memory knows of no alias, so that it may reuse the memory of the row after
+  // this op.
   const uint64_t offset = static_cast<uint64_t>(s.x_offset) * BytesOf(x);
   const bool stays = !IsPrivate(x) || plan.steps().LeaveTransientsUnaliased();
-  if (stays && before == 1 && plan.MaxRows(x) == 1 && plan.steps().kind != StepKind::kRowByRow &&
-      offset % 16 == 0 && IsPrivate(plan.Result())) {
+  if (stays && before == 1 && plan.MaxRows(x) == 1 && offset % 16 == 0 &&
+      IsPrivate(plan.Result())) {
     plan.addresses().Alias(plan.ResultIndex(), plan.InputIndex(operands::Slice::x), offset);
     return;
   }
