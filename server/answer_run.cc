@@ -62,6 +62,10 @@ ApiError PlacedError(const Engine& engine, const AnswerRequest& request, const R
 std::string NoteOf(const SamplingDefaults& defaults, const AnswerRequest& request,
                    const Request& prompt) {
   const SamplingOptions& sampling = prompt.sampling;
+  nlohmann::json adapters = nlohmann::json::array();
+  for (const AdapterScale& one : prompt.adapters.value_or(std::vector<AdapterScale>())) {
+    adapters.push_back({{"id", one.id}, {"scale", one.scale}});
+  }
   return Dump({
 #define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   {#name, sampling.name.value_or(defaults.name)},
@@ -69,7 +73,7 @@ std::string NoteOf(const SamplingDefaults& defaults, const AnswerRequest& reques
       {"stream", request.stream},
       {"ignore_eos", prompt.ignore_end},
       {"max_tokens", prompt.max_tokens},
-      {"lora", nlohmann::json::array()}});
+      {"lora", std::move(adapters)}});
 }
 
 // The answers to one request while they are written. There are as many threads as there are slots,
@@ -396,12 +400,24 @@ ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
   if (fields.error()) return tl::unexpected(*fields.error());
   auto model = AcquireModel(services, call, name.value_or(""));
   if (!model) return tl::unexpected(model.error());
-  const ModelInfo& info = model->engine->info();
-  return LoadedContext{.model = *std::move(model),
-                       .body = {.text = call.request().body,
-                                .slots = info.slots,
-                                .capacity = info.capacity,
-                                .denoises = info.canvas_length > 0}};
+  const BodyContext context = BodyContextOf(*model, call.request().body);
+  return LoadedContext{.model = *std::move(model), .body = context};
+}
+
+BodyContext BodyContextOf(const UsedModel& model, std::string_view text) {
+  const ModelInfo& info = model.engine->info();
+  const std::vector<AdapterInfo> adapters = model.engine->adapters();
+  BodyContext context{.text = text,
+                      .slots = info.slots,
+                      .capacity = info.capacity,
+                      .denoises = info.canvas_length > 0,
+                      .adapters = std::ssize(adapters),
+                      .chooses_adapters = model.engine->chooses_adapters()};
+  if (model.adapter) {
+    const double own = adapters[static_cast<size_t>(*model.adapter)].own_scale;
+    context.adapter = AdapterScale{*model.adapter, own};
+  }
+  return context;
 }
 
 void PreparePrompts(const Engine& engine, AnswerRequest& request) {

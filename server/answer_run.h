@@ -33,6 +33,7 @@ struct LoadedContext {
   UsedModel model;
   BodyContext body;  // borrows the text of the body
 };
+BodyContext BodyContextOf(const UsedModel& model, std::string_view text);
 // `body`: that of the call; its member `model` names the model. Errors: as AcquireModel().
 ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
                                    const nlohmann::json& body);

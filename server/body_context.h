@@ -2,15 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
+
+#include "engine/api/request.h"
 
 namespace rullama::server {
 
 struct BodyContext {
   std::string_view text;  // the body as it came: nlohmann::json does not keep the order of members
   int64_t slots = 1;
-  int64_t capacity = 0;   // tokens of a slot
-  bool denoises = false;  // the model writes canvases
+  int64_t capacity = 0;                      // tokens of a slot
+  bool denoises = false;                     // the model writes canvases
+  int64_t adapters = 0;                      // that are loaded
+  bool chooses_adapters = false;             // requests may choose among them
+  std::optional<AdapterScale> adapter = {};  // of the name that the body has for the model
 };
 
 }  // namespace rullama::server

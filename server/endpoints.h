@@ -43,6 +43,10 @@ void Health(const Services& services, Call& call);
 void Props(const Services& services, Call& call);
 void MetricsText(const Services& services, Call& call);
 
+// endpoints_adapters.cc
+void ListAdapters(const Services& services, Call& call);
+void SetAdapters(const Services& services, Call& call);
+
 // endpoints_slots.cc
 void Slots(const Services& services, Call& call);
 void ActOnSlot(const Services& services, Call& call);

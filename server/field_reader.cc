@@ -75,7 +75,7 @@ void FieldReader::Ignore(std::string_view name) {
 
 void FieldReader::Fail(std::string_view code, std::string_view name, std::string_view message) {
   if (error_) return;
-  const std::string place = prefix_ + std::string(name);
+  const std::string place = PlaceOf(name);
   error_ = MakeApiError(code, fmt::format("'{}' {}", place, message), place);
 }
 

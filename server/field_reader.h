@@ -39,6 +39,10 @@ class FieldReader {
   // The member has no effect: Unknown() names it.
   void Ignore(std::string_view name);
 
+  // The place of a member in errors.
+  [[nodiscard]] std::string PlaceOf(std::string_view name) const {
+    return prefix_ + std::string(name);
+  }
   void Fail(std::string_view code, std::string_view name, std::string_view message);
   // Adopts the error of a reader of a member.
   void Fail(std::optional<ApiError> error);

@@ -130,17 +130,22 @@ std::string OrderedText(std::string_view body, const std::vector<std::string>& p
 }
 
 ApiResult<json> ParseBody(std::string_view body) {
+  auto value = ParseValue(body, "an object");
+  if (!value || value->is_object()) return value;
+  return tl::unexpected(
+      MakeApiError("invalid_type",
+                   fmt::format("the body is of type {}, expected an object", value->type_name())));
+}
+
+ApiResult<json> ParseValue(std::string_view body, std::string_view expected) {
   if (body.empty()) {
-    return tl::unexpected(
-        MakeApiError("json.syntax", "the request has no body, expected a JSON object; send one"));
+    return tl::unexpected(MakeApiError(
+        "json.syntax",
+        fmt::format("the request has no body, expected {} as JSON; send one", expected)));
   }
   auto read = ReadJson(body, {.depth = kMaxJsonDepth, .values = kMaxJsonValues});
   if (!read) return tl::unexpected(ErrorOf(read.error()));
-  json value = *std::move(read);
-  if (value.is_object()) return value;
-  return tl::unexpected(
-      MakeApiError("invalid_type",
-                   fmt::format("the body is of type {}, expected an object", value.type_name())));
+  return *std::move(read);
 }
 
 }  // namespace rullama::server

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "core/base/alternate_stack.h"
@@ -18,6 +19,16 @@ namespace {
 // A device that is lost again within this time of its opening is not opened once more.
 constexpr std::chrono::seconds kSettled{60};
 constexpr size_t kMaxModelNameBytes = 64;
+
+// The number of the adapter with this name, which may lack its ending; the first one of several.
+std::optional<int32_t> AdapterOf(const ServedModel& model, std::string_view name) {
+  for (size_t i = 0; i < model.adapters.size(); ++i) {
+    const std::string& adapter = model.adapters[i];
+    const bool same = adapter == name || std::filesystem::path(adapter).stem().string() == name;
+    if (same) return static_cast<int32_t>(i);
+  }
+  return std::nullopt;
+}
 
 std::string Quoted(std::string_view name) {
   return "'" + ShownName(name.substr(0, kMaxModelNameBytes)) + "'";
@@ -126,14 +137,27 @@ std::string_view Models::Resolved(std::string_view name) const {
   return name;
 }
 
-ApiResult<size_t> Models::IndexOf(std::string_view asked) const {
+std::optional<size_t> Models::FindModel(std::string_view asked) const {
   const std::string_view name = Resolved(asked);
-  std::string names;
+  if (name.empty() && entries_.size() == 1) return 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
-    const std::string& id = entries_[i].model.id;
-    const bool only = name.empty() && entries_.size() == 1;
-    if (only || WithoutLatest(name) == WithoutLatest(id)) return i;
-    names += (i == 0 ? "" : ", ") + Quoted(id);
+    if (WithoutLatest(name) == WithoutLatest(entries_[i].model.id)) return i;
+  }
+  return std::nullopt;
+}
+
+ApiResult<Models::Named> Models::FindNamed(std::string_view name) const {
+  if (const auto index = FindModel(name)) return Named{*index};
+  const size_t colon = name.rfind(':');
+  if (colon != std::string_view::npos && colon > 0) {
+    const auto index = FindModel(name.substr(0, colon));
+    const auto adapter =
+        index ? AdapterOf(entries_[*index].model, name.substr(colon + 1)) : std::nullopt;
+    if (adapter) return Named{*index, adapter};
+  }
+  std::string names;
+  for (const Entry& entry : entries_) {
+    names += (names.empty() ? "" : ", ") + Quoted(entry.model.id);
   }
   if (name.empty()) {
     return tl::unexpected(MakeApiError("missing_required_parameter",
@@ -147,13 +171,16 @@ ApiResult<size_t> Models::IndexOf(std::string_view asked) const {
 ApiResult<UsedModel> Models::Acquire(std::string_view name, const std::atomic<bool>* left) {
   const Clock::time_point deadline = Clock::now() + options_.load_timeout;
   Lock lock(mutex_);
-  const auto index = IndexOf(name);
-  if (!index) return tl::unexpected(index.error());
-  Entry& entry = entries_[*index];
+  const auto named = FindNamed(name);
+  if (!named) return tl::unexpected(named.error());
+  Entry& entry = entries_[named->index];
   Ticket ticket(*this);
   while (true) {
     if (auto result = TryAcquire(lock, entry, ticket, left)) {
-      if (*result && Resolved(name) != name) (*result)->id = name;
+      if (*result) {
+        (*result)->adapter = named->adapter;
+        if (named->adapter || Resolved(name) != name) (*result)->id = name;
+      }
       return *std::move(result);
     }
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
@@ -218,7 +245,7 @@ void Models::Return(Entry& entry) {
 void Models::Keep(std::string_view id, KeepAlive keep) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto index = IndexOf(id)) entries_[*index].keep = keep;
+    if (const auto named = FindNamed(id)) entries_[named->index].keep = keep;
   }
   changed_.notify_all();
 }
@@ -350,9 +377,9 @@ ModelState Models::StateOf(const Entry& entry) const {
 
 ApiResult<ModelState> Models::Find(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  const auto index = IndexOf(name);
-  if (!index) return tl::unexpected(index.error());
-  return StateOf(entries_[*index]);
+  const auto named = FindNamed(name);
+  if (!named) return tl::unexpected(named.error());
+  return StateOf(entries_[named->index]);
 }
 
 std::vector<ModelState> Models::All() const {

@@ -34,6 +34,8 @@ struct ServedModel {
   std::string id;                   // under which clients find it
   std::time_t time = 0;             // when its file was changed last
   KeepAlive keep_alive = kForEver;  // unless a request says otherwise
+  // Names of its adapters. NAME:ADAPTER is the model with this one alone.
+  std::vector<std::string> adapters = {};
   // Facts of the model: those that its file tells, and all of them once it has been loaded.
   ModelInfo info = {};
   std::function<Result<std::shared_ptr<Engine>>()> load = {};  // called by one thread at a time
@@ -58,7 +60,8 @@ struct ModelsOptions {
 // A model that a request uses.
 struct UsedModel {
   std::string id;
-  std::shared_ptr<Engine> engine;  // is not unloaded before the last copy of this has gone
+  std::shared_ptr<Engine> engine;       // is not unloaded before the last copy of this has gone
+  std::optional<int32_t> adapter = {};  // that was asked for with the name
 };
 
 // A model as it is at a moment.
@@ -79,7 +82,8 @@ class Models {
   // No model is in use any more.
   ~Models();
 
-  // The model of a name or an alias, under which it is lent, loaded if it is not. An empty name
+  // The model of a name or an alias, which may end in that of an adapter, under which it is lent,
+  // loaded if it is not. An empty name
   // means the only model. Blocks: requests that wait for a place come in the order of their calls,
   // and before later ones for models that are loaded. A model that lacks memory takes that of
   // models without users. Errors: model_not_found, missing_required_parameter for an empty name;
@@ -126,7 +130,14 @@ class Models {
   class Lease;
   class Ticket;
 
-  [[nodiscard]] ApiResult<size_t> IndexOf(std::string_view name) const;
+  // A model, and the adapter that its name has.
+  struct Named {
+    size_t index = 0;
+    std::optional<int32_t> adapter = {};
+  };
+  [[nodiscard]] ApiResult<Named> FindNamed(std::string_view name) const;
+  // The model of a name without an adapter; nothing if there is none.
+  [[nodiscard]] std::optional<size_t> FindModel(std::string_view name) const;
   // The name of the model that an alias stands for; any other name as it is.
   [[nodiscard]] std::string_view Resolved(std::string_view name) const;
   [[nodiscard]] ModelState StateOf(const Entry& entry) const;

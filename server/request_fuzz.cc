@@ -1,10 +1,12 @@
 // Bodies from arbitrary bytes, read by the endpoints of all APIs: each gives a request that the
 // engine can take, or an error of the client.
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <vector>
 
 #include "server/anthropic/messages_request.h"
 #include "server/json_body.h"
@@ -42,6 +44,10 @@ void CheckRequest(const AnswerRequest& request) {
       Require(text.empty() || json::accept(text), "messages, tools and schema are JSON");
     }
     for (const int32_t id : prompt.ids) Require(id >= 0, "ids are not negative");
+    for (const auto& [id, scale] : prompt.adapters.value_or(std::vector<rullama::AdapterScale>())) {
+      Require(id >= 0 && id < 3, "adapters are loaded");
+      Require(std::abs(scale) <= rullama::kMaxAdapterScale, "factors are in their range");
+    }
   }
 }
 
@@ -76,7 +82,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   for (const bool denoises : {false, true}) {
-    ReadAll(*body, {.text = text, .slots = 4, .capacity = 256, .denoises = denoises});
+    ReadAll(*body, {.text = text,
+                    .slots = 4,
+                    .capacity = 256,
+                    .denoises = denoises,
+                    .adapters = 3,
+                    .chooses_adapters = true});
   }
   return 0;
 }

@@ -19,6 +19,8 @@ constexpr Route kRoutes[] = {
     {"GET", "/props", Props},
     {"GET", "/slots", Slots},
     {"POST", "/slots/*", ActOnSlot},
+    {"GET", "/lora-adapters", ListAdapters},
+    {"POST", "/lora-adapters", SetAdapters},
     {"GET", "/metrics", MetricsText, true, &ApiOptions::metrics},
     {"GET", "/tokenizer_info", TokenizerInfo},
     {"POST", "/tokenize", Tokenize},

@@ -44,6 +44,7 @@ struct ServeFlags {
   TraceFlags trace;
   std::string log_prompts;  // a file; empty: none
   bool no_auth = false;
+  bool adapters_off = false;  // --lora-init-without-apply
 };
 
 // Keeps what glibc's allocator holds from growing over days: each of its arenas keeps as much as
@@ -308,7 +309,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
   RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models,
                       ModelsToServe(loaded, HubNameOf(flags)));
-  const SharedByModels shared{std::make_shared<MediaBudget>(), snapshots};
+  const SharedByModels shared{std::make_shared<MediaBudget>(), snapshots, !flags.adapters_off};
   RL_ASSIGN_OR_RETURN(auto served, DescribeServed(flags.config, models, loaded.environment, shared,
                                                   trace, console));
   RL_RETURN_IF_ERROR(CheckAliases(config.aliases, served));
@@ -430,6 +431,10 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
                    "File to append the bodies of all requests to; only its owner may read it")
       ->option_text("FILE");
   AddTraceOptions(*command, flags->trace);
+  command
+      ->add_flag("--lora-init-without-apply", flags->adapters_off,
+                 "Let requests have the adapters only if they ask for them")
+      ->group("Model");
   command->add_flag("--insecure-no-auth", flags->no_auth, "Let other machines in without a key");
   command->footer(R"(Examples:
   rullama serve -m gemma4:e2b

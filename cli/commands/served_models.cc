@@ -13,6 +13,7 @@
 #include "cli/terminal/signals.h"
 #include "core/config/schema.h"
 #include "core/config/value_codec.h"
+#include "engine/adapters_in_force.h"
 #include "engine/engine_access.h"
 #include "engine/loading/auto_slots.h"
 
@@ -40,6 +41,12 @@ std::string IdOf(const ServedModelSetting& model) {
 std::time_t TimeOf(const std::string& file) {
   struct stat status {};
   return ::stat(file.c_str(), &status) == 0 ? status.st_mtime : std::time(nullptr);
+}
+
+std::vector<std::string> AdapterNamesOf(const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const AdapterSetting& adapter : model.adapters) names.push_back(AdapterName(adapter.path));
+  return names;
 }
 
 // The slots of a model that is not loaded: it has at least as many.
@@ -135,7 +142,8 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
   hooks.media_budget = shared.media_budget;
   hooks.snapshots = shared.snapshots;
   hooks.cancelled = nullptr;  // a signal lets running answers end
-  RL_ASSIGN_OR_RETURN(LoadedModel loaded, rullama::LoadModel(model.config, hooks, console));
+  RL_ASSIGN_OR_RETURN(LoadedModel loaded,
+                      rullama::LoadModel(model.config, hooks, console, AdapterUse::kByRow));
   RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, loaded.facts().layers));
   hooks.observer = TraceOf(trace, model.id);
   // Models that are loaded at the same time leave room for each other.
@@ -145,6 +153,7 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
                           .auto_slots = alone,
                           .plugin_paths = flags.plugins,
                           .hooks = std::move(hooks),
+                          .apply_adapters = shared.apply_adapters,
                           .warm_up = WarmUp::kDispatch,
                           .stop_warm_up = CancelFlag()};
   return EngineAccess::Open(std::move(loaded), setup, console);
@@ -164,6 +173,7 @@ Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags
     served.push_back({.id = model.id,
                       .time = TimeOf(file.name),
                       .keep_alive = model.keep_alive,
+                      .adapters = AdapterNamesOf(model.config.values().model),
                       .info = std::move(info),
                       .load =
                           [&flags, &model, &environment, shared, trace, &console] {

@@ -34,6 +34,7 @@ Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded,
 struct SharedByModels {
   std::shared_ptr<MediaBudget> media_budget;
   std::shared_ptr<SnapshotStore> snapshots;  // null: prompts are not kept on disk
+  bool apply_adapters = true;                // as EngineSetup::apply_adapters
 };
 
 // Opens a model; blocks until requests can run. `trace`, if any, gets a session for it. Errors:

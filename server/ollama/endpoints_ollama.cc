@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "server/adapter_fields.h"
 #include "server/answer_parts.h"
 #include "server/answer_run.h"
 #include "server/endpoints.h"
@@ -113,6 +114,16 @@ void Answer(const Services& services, Call& call, OllamaReader read, OllamaAnswe
   RunAnswer(services, call, engine, request->answer, *format);
 }
 
+// Of `options` the adapters; the others say how tokens are drawn.
+void ReadEmbeddingOptions(FieldReader& fields, const BodyContext& context,
+                          EmbeddingSettings& settings) {
+  static const json kNone = json::object();
+  const json* options = fields.Object("options");
+  FieldReader inner(options == nullptr ? kNone : *options, "options.");
+  settings.adapters = ReadAdapters(inner, context);
+  fields.Fail(inner.error());
+}
+
 // The inputs of one of the two endpoints as vectors, and the model that made them.
 struct OllamaEmbedded {
   std::string model;
@@ -128,7 +139,7 @@ ApiResult<OllamaEmbedded> EmbedInputs(const Services& services, Call& call, Fiel
   EmbeddingSettings settings = ReadSettings(fields, *model->engine);
   settings.truncate = fields.Boolean("truncate").value_or(false);
   const auto keep_alive = ReadKeepAlive(fields);
-  fields.Find("options");
+  ReadEmbeddingOptions(fields, BodyContextOf(*model, call.request().body), settings);
   if (fields.error()) return tl::unexpected(*fields.error());
   if (keep_alive) services.models.Keep(model->id, *keep_alive);
   auto result = EmbedAll(services, call, *model->engine, inputs, settings);

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/adapter_fields.h"
 #include "server/field_reader.h"
 #include "server/form_fields.h"
 #include "server/json_body.h"
@@ -62,13 +63,17 @@ TextForm ReadOllamaFormat(FieldReader& fields, const BodyContext& context) {
 void ReadOptions(FieldReader& fields, const BodyContext& context, AnswerRequest& out,
                  Request& request) {
   const json* options = fields.Object("options");
-  if (options == nullptr) return;
+  if (options == nullptr) {
+    if (context.adapter) request.adapters = {*context.adapter};
+    return;
+  }
   FieldReader inner(*options, "options.");
   RefuseOtherForms(inner, "format");
   ReadSampling(inner, request.sampling);
   if (context.denoises) IgnoreSampling(inner);
   ReadStop(inner, request.stop);
   request.slot = ReadSlot(inner, context.slots);
+  request.adapters = ReadAdapters(inner, context);
   const auto predicted = inner.Integer("num_predict", -2);
   if (predicted) request.max_tokens = *predicted < 0 ? context.capacity : *predicted;
   request.max_draft = inner.Integer("draft_num_predict", 0).value_or(-1);

@@ -166,7 +166,7 @@ ApiResult<OneEmbedded> EmbedInput(Engine& engine, const EmbeddingInput& input,
   auto ids = IdsOf(engine, input, prompt == nullptr ? "" : std::string_view(prompt->name), most);
   if (!ids) return tl::unexpected(ids.error());
   if (settings.truncate) Truncate(engine, *ids, static_cast<size_t>(engine.info().capacity));
-  auto values = engine.Embed(*ids, settings.dimensions);
+  auto values = engine.Embed(*ids, settings.dimensions, settings.adapters);
   if (!values) return tl::unexpected(SubmitError(engine, {.ids = *ids}, values.error()));
   return OneEmbedded{*std::move(values), std::ssize(*ids)};
 }

@@ -33,6 +33,7 @@ struct EmbeddingSettings {
   // member of the request that named it; empty: none.
   std::string task = {};
   std::string task_field = {};
+  std::optional<std::vector<AdapterScale>> adapters = {};  // as Request::adapters
 };
 // Reads the members but the inputs: `dimensions`; `input_type`, `prompt_name` or `task_type`, which
 // may stand in `extra_body`; `normalize`, which must not be false.

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "server/adapter_fields.h"
 #include "server/answer_run.h"
 #include "server/base64.h"
 #include "server/endpoints.h"
@@ -115,7 +116,8 @@ void Embeddings(const Services& services, Call& call) {
   if (format != "float" && format != "base64") {
     fields.Fail("invalid_value", "encoding_format", "is not one of float, base64");
   }
-  const EmbeddingSettings settings = ReadSettings(fields, *context->model.engine);
+  EmbeddingSettings settings = ReadSettings(fields, *context->model.engine);
+  settings.adapters = ReadAdapters(fields, context->body);
   fields.Find("user");
   if (fields.error()) return call.Fail(*fields.error());
   const auto embedded = EmbedAll(services, call, *context->model.engine, inputs, settings);

@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "server/adapter_fields.h"
 #include "server/json_body.h"
 #include "server/sampling_fields.h"
 
@@ -50,6 +51,7 @@ void ReadSettings(FieldReader& fields, const BodyContext& context, Request& requ
   ReadSampling(fields, request.sampling);
   request.reuse_prefix = fields.Boolean("cache_prompt").value_or(true);
   request.slot = ReadSlot(fields, context.slots);
+  request.adapters = ReadAdapters(fields, context);
   request.ignore_end = fields.Boolean("ignore_eos").value_or(false);
   ReadDrafts(fields, request);
   if (!context.denoises) return;

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import re
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -32,6 +33,27 @@ def blocks(language):
 def command_lines(block):
     """The commands of a block, continued lines joined."""
     return [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def write_adapter(folder):
+    """An adapter of rank 1 for blk.0.ffn_down of the tiny model."""
+    inputs, outputs = 512, 256
+    prefix = "base_model.model.model.layers.0.mlp.down_proj.lora_"
+    header = json.dumps(
+        {
+            prefix + "A.weight": {"dtype": "F32", "shape": [1, inputs], "data_offsets": [0, 4 * inputs]},
+            prefix + "B.weight": {
+                "dtype": "F32",
+                "shape": [outputs, 1],
+                "data_offsets": [4 * inputs, 4 * (inputs + outputs)],
+            },
+        }
+    ).encode()
+    values = struct.pack(f"<{inputs + outputs}f", *[0.25] * (inputs + outputs))
+    folder.mkdir(parents=True)
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + values)
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 4, "target_modules": ["down_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
 class DocumentServer(Server):
@@ -93,6 +115,20 @@ class DocumentTest(unittest.TestCase):
         self.assertEqual(choice["text"], "The sky is blue")
         self.assertEqual("".join(choice["logprobs"]["tokens"]), "The sky is blue")
         self.assertTrue(all(value < 0 for value in choice["logprobs"]["token_logprobs"]))
+
+    def test_the_example_of_adapters_changes_answers(self):
+        serve, listed, asked, named, set_scales = command_lines(next(b for b in blocks("sh") if "--lora " in b))
+        for name in ("support", "poems"):
+            write_adapter(Path(self.folder, "adapters", name))
+        quiet = [line.replace("curl ", "curl -s ", 1) for line in (listed, asked, named, set_scales)]
+        quiet[2] = quiet[2].replace("gemma4:e2b", Path(ARGUMENTS.model).stem)
+        with DocumentServer(flags_of(serve), self.folder) as server:
+            adapters = json.loads(server.run(quiet[0], self.folder))
+            self.assertEqual([(a["path"], a["scale"]) for a in adapters], [("support", 0), ("poems", 0)])
+            texts = [json.loads(server.run(line, self.folder))["choices"][0]["text"] for line in quiet[1:3]]
+            self.assertTrue(all(texts))
+            self.assertEqual(json.loads(server.run(quiet[3], self.folder)), {"success": True})
+            self.assertEqual(json.loads(server.run(quiet[0], self.folder))[1]["scale"], 0.5)
 
     def test_the_example_of_slots_restores_a_prompt(self):
         serve, *curls = command_lines(next(b for b in blocks("sh") if "--slot-save-path" in b))
