@@ -104,6 +104,7 @@ int RunProgram(int argc, char** argv) {
   AddEmbedCommand(app, context);
   AddLogitsCommand(app, context);
   AddPerplexityCommand(app, context);
+  AddEvalCommand(app, context);
   AddBenchCommand(app, context);
   AddProfileCommand(app, context);
   AddTokenizeCommands(app, context);

@@ -13,7 +13,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/options.h"
-#include "cli/commands/text_chunks.h"
+#include "cli/commands/text_limits.h"
 #include "cli/terminal/signals.h"
 #include "core/passes/observe_products.h"
 #include "core/runtime/session.h"

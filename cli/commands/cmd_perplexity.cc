@@ -1,22 +1,18 @@
-// rullama perplexity: how well a model predicts a text.
-//
-// The text is cut into chunks of the context size, each evaluated from an empty cache after a BOS
-// token; every token of a chunk is predicted from those before it. With --second-half the
-// chunks and the tokens that count are those of llama-perplexity.
-#include <algorithm>
+// rullama perplexity: how well a model predicts a text, how far it is from another model, and how
+// often it chooses the right answer.
 #include <cmath>
+#include <cstddef>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "cli/bench/score.h"
 #include "cli/commands/command.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/options.h"
-#include "cli/commands/text_chunks.h"
+#include "cli/commands/text_limits.h"
+#include "cli/eval/reports.h"
+#include "cli/eval/text_chunks.h"
 
 namespace rullama::cli {
 namespace {
@@ -24,103 +20,106 @@ namespace {
 struct PerplexityFlags {
   ConfigFlags config;
   std::string path;
+  std::string log_probs;  // a file, written, or read with `compares`
+  std::string hella_swag;
+  std::string multiple_choice;
+  size_t tasks = 0;  // of these two; 0: all
   std::optional<double> max;
+  bool compares = false;
   bool second_half = false;
   bool json = false;
 };
 
-struct Score {
-  double nll = 0;  // sum, natural logarithm
-  int64_t tokens = 0;
-
-  [[nodiscard]] double mean() const { return nll / static_cast<double>(tokens); }
-};
-
-// -log softmax(logits)[target], accumulated in float64.
-double NegativeLogLikelihood(std::span<const float> logits, int32_t target) {
-  const double max = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float x : logits) sum += std::exp(x - max);
-  return max + std::log(sum) - logits[static_cast<size_t>(target)];
+// A file in place of a text, or in addition to it.
+bool HasModes(const PerplexityFlags& flags) {
+  return flags.compares || !flags.hella_swag.empty() || !flags.multiple_choice.empty();
 }
 
-// Adds the tokens of a chunk after its first `given`, at least 1.
-Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, size_t given,
-                  Score& score) {
-  const auto vocabulary = static_cast<size_t>(engine.model().facts().vocabulary);
-  return ScoreTokens(engine, chunk, [&](int64_t first, std::span<const float> logits) {
-    for (size_t row = 0; row * vocabulary < logits.size(); ++row) {
-      const size_t next = static_cast<size_t>(first) + row + 1;
-      if (next >= chunk.size()) break;
-      if (next < given) continue;
-      score.nll += NegativeLogLikelihood(logits.subspan(row * vocabulary, vocabulary), chunk[next]);
-      ++score.tokens;
-    }
-    return OkStatus();
-  });
+Status CheckPerplexityFlags(const PerplexityFlags& flags) {
+  const int modes = static_cast<int>(flags.compares) + static_cast<int>(!flags.hella_swag.empty()) +
+                    static_cast<int>(!flags.multiple_choice.empty());
+  if (modes > 1 || (modes == 1 && !flags.path.empty())) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "--file, --kl-divergence, --hellaswag and --multiple-choice each say what is "
+                     "measured; give one of them");
+  }
+  if (flags.compares && flags.log_probs.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "--kl-divergence needs --kl-divergence-base FILE");
+  }
+  if (modes == 0 && flags.path.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.option", "-f FILE is missing; name the text");
+  }
+  return OkStatus();
 }
 
-// A chunk is BOS and as many tokens of the text as the context has room for. With `second_half` the
-// chunks are those of llama-perplexity: only full ones, of the text after one BOS, cut at multiples
-// of the context, whose first token BOS replaces.
-Result<Score> ScoreText(ModelSession& engine, const std::string& text, bool second_half,
-                        Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().Encode(text));
-  const std::optional<TokenId> bos = engine.tokenizer().bos_id();
-  const auto context = static_cast<size_t>(engine.capacity());
-  const size_t room = context - (bos ? 1 : 0);
-  const size_t stride = second_half ? context : room;
-  const size_t given = second_half ? context / 2 + 1 : 1;
-  const size_t fewest = second_half ? context : 2;
-  if (ids.size() < fewest || room < 1 || given >= context) {
-    return MakeError(ErrorKind::kUsage, "perplexity.text",
-                     "the text has {} tokens, expected at least {}, and a context of at least {}",
-                     ids.size(), fewest, second_half ? 3 : 2);
+Status CheckMost(const PerplexityFlags& flags, double perplexity) {
+  if (!flags.max || perplexity <= *flags.max) return OkStatus();
+  return MakeError(ErrorKind::kThreshold, "perplexity.above", "perplexity {:.4f} is above {}",
+                   perplexity, *flags.max);
+}
+
+Status ShowText(const PerplexityFlags& flags, const ModelSession& engine, const TextScore& score,
+                Console& console) {
+  const double perplexity = std::exp(score.mean());
+  const bool halves = flags.second_half || !flags.log_probs.empty();
+  if (flags.json) {
+    return console.Write(JsonLine({{"perplexity", perplexity},
+                                   {"mean_nll", score.mean()},
+                                   {"tokens", score.tokens},
+                                   {"second_half", halves},
+                                   {"context", engine.capacity()},
+                                   {"backend", engine.devices().backend}}));
   }
-  Score score;
-  Progress progress(console, "perplexity");
-  for (size_t begin = 0; begin < ids.size(); begin += stride) {
-    const size_t count = std::min(room, ids.size() - begin);
-    if (second_half && count < room) break;
-    std::vector<int32_t> chunk;
-    if (bos) chunk.push_back(*bos);
-    const auto part = std::span(ids).subspan(begin, count);
-    chunk.insert(chunk.end(), part.begin(), part.end());
-    RL_RETURN_IF_ERROR(ScoreChunk(engine, chunk, given, score));
-    progress.Update(static_cast<int64_t>(begin + count), static_cast<int64_t>(ids.size()));
-  }
-  return score;
+  return console.Write(
+      fmt::format("perplexity {:.4f} (mean negative log-likelihood {:.6f} over {} tokens, "
+                  "{}chunks of {})\n",
+                  perplexity, score.mean(), score.tokens, halves ? "the second halves of " : "",
+                  engine.capacity()));
+}
+
+Status MeasureText(const PerplexityFlags& flags, ModelSession& engine, Console& console) {
+  RL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.path, kMaxTextBytes));
+  const bool writes = !flags.log_probs.empty();
+  RL_ASSIGN_OR_RETURN(const TextChunks chunks, ChunksOf(engine, text, flags.second_half || writes));
+  RL_ASSIGN_OR_RETURN(const TextScore score,
+                      writes ? WriteLogProbs(engine, chunks, flags.log_probs, console)
+                             : ScoreChunks(engine, chunks, console));
+  RL_RETURN_IF_ERROR(ShowText(flags, engine, score, console));
+  return CheckMost(flags, std::exp(score.mean()));
+}
+
+Status MeasureDivergence(const PerplexityFlags& flags, ModelSession& engine, Console& console) {
+  RL_ASSIGN_OR_RETURN(const DivergenceReport report, CompareWith(engine, flags.log_probs, console));
+  RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(JsonOf(report)) : TextOf(report)));
+  return CheckMost(flags, std::exp(report.nll.value));
+}
+
+Status MeasureChoices(const PerplexityFlags& flags, ModelSession& engine, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto tasks,
+                      ReadChoiceTasks(flags.hella_swag, flags.multiple_choice, flags.tasks));
+  RL_ASSIGN_OR_RETURN(const ChoiceScore score, ScoreChoices(engine, tasks, console));
+  return console.Write(flags.json ? JsonLine(JsonOf(score)) : TextOf(score));
 }
 
 Result<int> Perplexity(const PerplexityFlags& flags, Console& console) {
-  RL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.path, kMaxTextBytes));
+  RL_RETURN_IF_ERROR(CheckPerplexityFlags(flags));
   ConfigFlags config = flags.config;
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
   // The context of a chat does not suit a text; the published numbers use short chunks.
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
-    config.settings.push_back(
-        {"context.capacity", fmt::format("{}", kDefaultChunkTokens), "perplexity"});
+    RL_ASSIGN_OR_RETURN(const int64_t tokens, flags.compares
+                                                  ? ContextOfLogProbs(flags.log_probs)
+                                                  : Result<int64_t>(kDefaultChunkTokens));
+    config.settings.push_back({"context.capacity", fmt::format("{}", tokens), "perplexity"});
   }
   RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringSession(config, 0, console));
-  RL_ASSIGN_OR_RETURN(const Score score, ScoreText(*engine, text, flags.second_half, console));
-  const double perplexity = std::exp(score.mean());
-  if (flags.json) {
-    RL_RETURN_IF_ERROR(console.Write(JsonLine({{"perplexity", perplexity},
-                                               {"mean_nll", score.mean()},
-                                               {"tokens", score.tokens},
-                                               {"second_half", flags.second_half},
-                                               {"context", engine->capacity()},
-                                               {"backend", engine->devices().backend}})));
+  if (flags.compares) {
+    RL_RETURN_IF_ERROR(MeasureDivergence(flags, *engine, console));
+  } else if (HasModes(flags)) {
+    RL_RETURN_IF_ERROR(MeasureChoices(flags, *engine, console));
   } else {
-    RL_RETURN_IF_ERROR(console.Write(
-        fmt::format("perplexity {:.4f} (mean negative log-likelihood {:.6f} over {} tokens, "
-                    "{}chunks of {})\n",
-                    perplexity, score.mean(), score.tokens,
-                    flags.second_half ? "the second halves of " : "", engine->capacity())));
-  }
-  if (flags.max && !(perplexity <= *flags.max)) {
-    return MakeError(ErrorKind::kThreshold, "perplexity.above", "perplexity {:.4f} is above {}",
-                     perplexity, *flags.max);
+    RL_RETURN_IF_ERROR(MeasureText(flags, *engine, console));
   }
   return 0;
 }
@@ -131,7 +130,25 @@ void AddPerplexityCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* command = app.add_subcommand("perplexity", "How well a model predicts a text");
   AddModelOptions(*command, flags->config);
-  command->add_option("-f,--file", flags->path, "The text")->required()->option_text("FILE");
+  command->add_option("-f,--file", flags->path, "The text")->option_text("FILE");
+  command
+      ->add_option("--kl-divergence-base", flags->log_probs,
+                   "File for the log-probabilities of second halves, in llama-perplexity's form")
+      ->option_text("FILE");
+  command->add_flag("--kl-divergence", flags->compares,
+                    "Compare with the model whose log-probabilities are in that file");
+  command
+      ->add_option("--hellaswag", flags->hella_swag,
+                   "Choose endings: a file of HellaSwag in llama-perplexity's form")
+      ->option_text("FILE");
+  command
+      ->add_option("--multiple-choice", flags->multiple_choice,
+                   "Choose answers: a file in llama-perplexity's form")
+      ->option_text("FILE");
+  command
+      ->add_option("--tasks", flags->tasks,
+                   "The number of tasks, spread over the file; 0: all [default 0]")
+      ->option_text("N");
   command->add_option("--max", flags->max, "Exit with code 7 above this perplexity")
       ->option_text("X");
   command->add_flag("--second-half", flags->second_half,
@@ -143,6 +160,9 @@ void AddPerplexityCommand(CLI::App& app, CommandContext& context) {
   command->footer(R"(Examples:
   rullama perplexity -m model.gguf -f wiki.test.raw
   rullama perplexity -m model.gguf -f wiki.test.raw --second-half
+  rullama perplexity -m model-bf16.gguf -f wiki.test.raw --kl-divergence-base base.kld
+  rullama perplexity -m model-Q4_K_M.gguf --kl-divergence --kl-divergence-base base.kld
+  rullama perplexity -m model.gguf --hellaswag hellaswag_val_full.txt --tasks 400
   rullama perplexity -m model.gguf -f wiki.test.raw -c 2048 --max 12.5 --json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return Perplexity(*flags, context.console); };

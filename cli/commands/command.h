@@ -25,6 +25,7 @@ void AddEncodeCommand(CLI::App& app, CommandContext& context);
 void AddEmbedCommand(CLI::App& app, CommandContext& context);
 void AddLogitsCommand(CLI::App& app, CommandContext& context);
 void AddPerplexityCommand(CLI::App& app, CommandContext& context);
+void AddEvalCommand(CLI::App& app, CommandContext& context);
 void AddBenchCommand(CLI::App& app, CommandContext& context);
 void AddProfileCommand(CLI::App& app, CommandContext& context);
 void AddTokenizeCommands(CLI::App& app, CommandContext& context);  // tokenize, detokenize

@@ -1,4 +1,4 @@
-// The text that `perplexity` and `imatrix` read, and the chunks that they cut it into.
+// The limits of texts that commands read in chunks, and the default length of these.
 #pragma once
 
 #include <cstddef>

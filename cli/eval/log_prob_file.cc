@@ -1,0 +1,160 @@
+#include "cli/eval/log_prob_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/base/checked_math.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr std::string_view kMagic = "_logits_";
+constexpr size_t kHeaderBytes = 20;
+constexpr size_t kValuesBeforeSteps = 4;  // of 2 bytes: the step and the lowest value
+constexpr float kRange = 16;              // below the largest one
+constexpr float kMostSteps = 65'535;
+constexpr int64_t kFewestTokens = 3;  // of a chunk, so that one counts
+
+template <typename T>
+T ReadAt(std::span<const std::byte> bytes, size_t offset) {
+  T value{};
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+// Where a file is until it is whole.
+std::filesystem::path PartOf(const std::filesystem::path& path) { return path.string() + ".part"; }
+
+// Of a row, whose count is made even.
+constexpr uint64_t ValuesOfRow(uint64_t vocabulary) {
+  return kValuesBeforeSteps + (vocabulary + 1) / 2 * 2;
+}
+
+tl::unexpected<Error> Damaged(std::string_view what) {
+  return MakeError(ErrorKind::kUsage, "eval.file",
+                   "the file of log-probabilities {}; write it again with --kl-divergence-base",
+                   what);
+}
+
+// The bytes of the rows; nothing if there is no such number.
+std::optional<uint64_t> BytesOfRows(const LogProbHeader& header) {
+  const auto rows =
+      CheckedMul(static_cast<uint64_t>(header.chunks), static_cast<uint64_t>(header.counted()));
+  const uint64_t row = ValuesOfRow(static_cast<uint64_t>(header.vocabulary)) * sizeof(uint16_t);
+  return rows ? CheckedMul(*rows, row) : std::nullopt;
+}
+
+}  // namespace
+
+std::span<const int32_t> LogProbHeader::Chunk(int64_t chunk) const {
+  return std::span(tokens).subspan(static_cast<size_t>(chunk * context),
+                                   static_cast<size_t>(context));
+}
+
+float LogProbRow::At(size_t token) const {
+  return step * static_cast<float>(ReadAt<uint16_t>(steps, token * sizeof(uint16_t))) + lowest;
+}
+
+Result<LogProbRows> LogProbRows::Parse(std::span<const std::byte> bytes) {
+  const bool is_one =
+      bytes.size() >= kHeaderBytes && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
+  if (!is_one) return Damaged("does not begin with \"_logits_\" and its sizes");
+  LogProbRows out;
+  LogProbHeader& header = out.header_;
+  header.context = ReadAt<int32_t>(bytes, 8);
+  header.vocabulary = ReadAt<int32_t>(bytes, 12);
+  header.chunks = ReadAt<int32_t>(bytes, 16);
+  if (header.context < kFewestTokens || header.vocabulary < 1 || header.chunks < 1) {
+    return Damaged(fmt::format("has {} chunks of {} tokens and a vocabulary of {}", header.chunks,
+                               header.context, header.vocabulary));
+  }
+  const auto tokens = static_cast<uint64_t>(header.chunks * header.context);  // below 2^62
+  const auto rows = BytesOfRows(header);
+  const auto before = CheckedAdd<uint64_t>(kHeaderBytes, tokens * sizeof(int32_t));
+  const auto all = rows && before ? CheckedAdd(*before, *rows) : std::nullopt;
+  if (all != bytes.size()) return Damaged("has another length than its sizes say");
+  header.tokens.resize(tokens);
+  std::memcpy(header.tokens.data(), bytes.data() + kHeaderBytes, tokens * sizeof(int32_t));
+  const auto is_token = [&header](int32_t id) { return id >= 0 && id < header.vocabulary; };
+  if (!std::ranges::all_of(header.tokens, is_token)) {
+    return Damaged("has a token outside its vocabulary");
+  }
+  out.rows_ = bytes.subspan(*before);
+  out.row_bytes_ = ValuesOfRow(static_cast<uint64_t>(header.vocabulary)) * sizeof(uint16_t);
+  return out;
+}
+
+Result<LogProbRow> LogProbRows::Row(int64_t chunk, int64_t counted) const {
+  const auto index = static_cast<size_t>(chunk * header_.counted() + counted);
+  const std::span<const std::byte> row = rows_.subspan(index * row_bytes_, row_bytes_);
+  const LogProbRow out{.step = ReadAt<float>(row, 0),
+                       .lowest = ReadAt<float>(row, sizeof(float)),
+                       .steps = row.subspan(kValuesBeforeSteps * sizeof(uint16_t))};
+  if (std::isfinite(out.step) && std::isfinite(out.lowest)) return out;
+  return Damaged("has values that are not finite");
+}
+
+Result<LogProbFile> LogProbFile::Open(const std::filesystem::path& path) {
+  RL_ASSIGN_OR_RETURN(MmapFile file, MmapFile::Open(path.string()));
+  RL_ASSIGN_OR_RETURN(LogProbRows rows, LogProbRows::Parse(file.bytes()));
+  return LogProbFile(std::move(file), std::move(rows));
+}
+
+Result<LogProbWriter> LogProbWriter::Create(const std::filesystem::path& path,
+                                            const LogProbHeader& header) {
+  LogProbWriter writer(path);
+  writer.file_.open(PartOf(path), std::ios::binary | std::ios::trunc);
+  writer.file_.write(kMagic.data(), kMagic.size());
+  for (const int64_t number : {header.context, header.vocabulary, header.chunks}) {
+    const auto value = static_cast<int32_t>(number);
+    writer.file_.write(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  writer.file_.write(reinterpret_cast<const char*>(header.tokens.data()),
+                     static_cast<std::streamsize>(header.tokens.size() * sizeof(int32_t)));
+  RL_RETURN_IF_ERROR(writer.Check());
+  return writer;
+}
+
+Status LogProbWriter::Append(std::span<const float> logits) {
+  const float max = *std::ranges::max_element(logits);
+  const float min = std::max(*std::ranges::min_element(logits), max - kRange);
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - max);
+  const float step = (max - min) / kMostSteps;
+  const auto lowest = static_cast<float>(min - max - std::log(sum));
+  row_.assign(ValuesOfRow(logits.size()), 0);
+  std::memcpy(row_.data(), &step, sizeof(step));
+  std::memcpy(row_.data() + 2, &lowest, sizeof(lowest));
+  for (size_t i = 0; i < logits.size() && step > 0; ++i) {
+    if (logits[i] <= min) continue;
+    row_[kValuesBeforeSteps + i] =
+        static_cast<uint16_t>(std::min(std::round((logits[i] - min) / step), kMostSteps));
+  }
+  file_.write(reinterpret_cast<const char*>(row_.data()),
+              static_cast<std::streamsize>(row_.size() * sizeof(uint16_t)));
+  return Check();
+}
+
+Status LogProbWriter::Finish() {
+  file_.close();
+  RL_RETURN_IF_ERROR(Check());
+  std::error_code code;
+  std::filesystem::rename(PartOf(path_), path_, code);
+  if (!code) return OkStatus();
+  return MakeError(ErrorKind::kIo, "io.write", "'{}' cannot be written: {}", path_.string(),
+                   code.message());
+}
+
+Status LogProbWriter::Check() const {
+  if (file_) return OkStatus();
+  return MakeError(ErrorKind::kIo, "io.write", "'{}' cannot be written", path_.string());
+}
+
+}  // namespace rullama::cli
