@@ -36,6 +36,7 @@
 #include "engine/scheduling/scheduler.h"
 #include "engine/scheduling/text_encoder.h"
 #include "engine/scheduling/warm_up.h"
+#include "engine/turn_taker.h"
 #include "models/common/encoder_model.h"
 
 namespace rullama {
@@ -178,6 +179,10 @@ struct RULLAMA_LOCAL Engine::Impl {
   [[nodiscard]] Result<std::unique_ptr<Job>> SlotJob(Job::Kind kind, int32_t slot,
                                                      uint64_t client) const;
   Result<SlotResult> AwaitSlot(std::unique_ptr<Job> job, const std::stop_token& stop);
+  // Waits for others that save or restore the slot, which exists. Error run.cancelled.
+  Result<TurnTaker::Turn> TakeTransfer(int32_t slot, const std::stop_token& stop) const {
+    return transfers[static_cast<size_t>(slot)].Take(stop);
+  }
   // Error usage.request.
   [[nodiscard]] Status CheckDimensions(int64_t dimensions) const {
     const int64_t width = info.embedding_width;
@@ -227,7 +232,9 @@ struct RULLAMA_LOCAL Engine::Impl {
   ModelInfo info;
   std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
   std::shared_ptr<MediaBudget> media_budget;
-  std::shared_ptr<SnapshotStore> snapshots;             // null: prompts are not kept on disk
+  std::shared_ptr<SnapshotStore> snapshots;  // null: prompts are not kept on disk
+  // By slot: to and from a file. Host memory has what each slot holds once at most.
+  std::unique_ptr<TurnTaker[]> transfers;
   std::unique_ptr<ModelDrafter> drafter;                // null: no draft model
   std::unique_ptr<AssistantDrafter> assistant_drafter;  // null: no assistant
   std::unique_ptr<JobRunner> runner;                    // uses the session and the drafters
@@ -273,6 +280,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
         session->session(), *session->graphs().drafts, EndTokens(session->tokenizer()));
   }
   info = InfoOf(*session);
+  transfers = std::make_unique<TurnTaker[]>(static_cast<size_t>(info.slots));
   const ModelFacts& facts = session->model().facts();
   const LayeredConfig& layers = session->model().layers;
   const uint64_t available = AvailableHostMemory();
@@ -900,6 +908,7 @@ Status CheckReplaceable(const std::filesystem::path& path, const Sha256Digest& o
 Result<SlotTransfer> Engine::SaveSlot(int32_t slot, uint64_t client, const SlotFile& file,
                                       const std::stop_token& stop) {
   RL_ASSIGN_OR_RETURN(auto job, impl_->SlotJob(Job::Kind::kStoreSlot, slot, client));
+  RL_ASSIGN_OR_RETURN(const TurnTaker::Turn turn, impl_->TakeTransfer(slot, stop));
   RL_ASSIGN_OR_RETURN(const SlotResult result, impl_->AwaitSlot(std::move(job), stop));
   StoredSlot& stored = *result.stored;
   RL_ASSIGN_OR_RETURN(stored.fingerprints, impl_->FingerprintsFor(stored.tokens, result.adapters));
@@ -931,6 +940,7 @@ Result<SlotTransfer> Engine::RestoreSlot(int32_t slot, uint64_t client, const Sl
   // Before its rows take time and memory.
   RL_ASSIGN_OR_RETURN(const SlotFileHeader header, ReadSlotFileHeader(file.path));
   RL_RETURN_IF_ERROR(impl_->CheckSlot(header, file));
+  RL_ASSIGN_OR_RETURN(const TurnTaker::Turn turn, impl_->TakeTransfer(slot, stop));
   RL_ASSIGN_OR_RETURN(StoredSlot stored, ReadSlotFile(file.path));
   // Another file may have got the name, and only now is the sum known to agree.
   RL_RETURN_IF_ERROR(impl_->CheckSlot(stored, file));
