@@ -225,4 +225,43 @@ rullama_code rullama_engine_load_prompt(rullama_engine* engine, const char* path
   });
 }
 
+rullama_code rullama_engine_save_slot(rullama_engine* engine, int32_t slot, const char* path,
+                                      int64_t* tokens, rullama_error** error) {
+  return AtBorder(error, [&]() -> Status {
+    RL_RETURN_IF_ERROR(NeedPointer(tokens, "tokens"));
+    *tokens = 0;
+    RL_RETURN_IF_ERROR(NeedEngine(engine));
+    RL_RETURN_IF_ERROR(NeedPointer(path, "path"));
+    RL_ASSIGN_OR_RETURN(const auto saved,
+                        engine->engine->SaveSlot(slot, /*client=*/0, {.path = path}));
+    *tokens = saved.tokens;
+    return OkStatus();
+  });
+}
+
+rullama_code rullama_engine_restore_slot(rullama_engine* engine, int32_t slot, const char* path,
+                                         int64_t* tokens, rullama_error** error) {
+  return AtBorder(error, [&]() -> Status {
+    RL_RETURN_IF_ERROR(NeedPointer(tokens, "tokens"));
+    *tokens = 0;
+    RL_RETURN_IF_ERROR(NeedEngine(engine));
+    RL_RETURN_IF_ERROR(NeedPointer(path, "path"));
+    RL_ASSIGN_OR_RETURN(const auto restored,
+                        engine->engine->RestoreSlot(slot, /*client=*/0, {.path = path}));
+    *tokens = restored.tokens;
+    return OkStatus();
+  });
+}
+
+rullama_code rullama_engine_erase_slot(rullama_engine* engine, int32_t slot, int64_t* tokens,
+                                       rullama_error** error) {
+  return AtBorder(error, [&]() -> Status {
+    RL_RETURN_IF_ERROR(NeedPointer(tokens, "tokens"));
+    *tokens = 0;
+    RL_RETURN_IF_ERROR(NeedEngine(engine));
+    RL_ASSIGN_OR_RETURN(*tokens, engine->engine->EraseSlot(slot, /*client=*/0));
+    return OkStatus();
+  });
+}
+
 }  // extern "C"

@@ -189,6 +189,13 @@ Result<Request> RequestOf(const rullama_request* request) {
     }
     to.top_logprobs = static_cast<int32_t>(top);
   }
+  if (from.slot.given != 0) {
+    const int64_t slot = from.slot.value;
+    if (slot < 0 || slot > std::numeric_limits<int32_t>::max()) {
+      return BadArgument("slot is {}, expected 0 or more", slot);
+    }
+    to.slot = static_cast<int32_t>(slot);
+  }
   RL_ASSIGN_OR_RETURN(to.stop, StringsOf(from.stop, from.stop_count, "stop"));
   RL_RETURN_IF_ERROR(SetSwitch(from.reuse_prefix, "reuse_prefix", to.reuse_prefix));
   RL_RETURN_IF_ERROR(SetSwitch(from.reuse_answers, "reuse_answers", to.reuse_answers));

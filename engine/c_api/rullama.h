@@ -80,7 +80,7 @@ extern "C" {
 /* The version of this interface. The minor number counts additions; another major number means that
  * programs have to be changed. */
 #define RULLAMA_C_API_MAJOR 1
-#define RULLAMA_C_API_MINOR 4
+#define RULLAMA_C_API_MINOR 5
 
 #define RULLAMA_TERMINATED SIZE_MAX
 
@@ -343,6 +343,8 @@ typedef struct rullama_request {
    * are meant as well. */
   const rullama_turn* turns;
   size_t turn_count;
+  /* Since 1.5. The slot to run in, which is waited for; if it is not given, any. */
+  rullama_optional_int slot;
 } rullama_request;
 
 /* Starts a request; does not wait for a slot. Errors: usage.request (not exactly one prompt, or a
@@ -540,6 +542,32 @@ RULLAMA_FUNCTION rullama_code rullama_engine_save_prompt(rullama_engine* engine,
  * model.canvas. [any] [blocks] */
 RULLAMA_FUNCTION rullama_code rullama_engine_load_prompt(rullama_engine* engine, const char* path,
                                                          int64_t* tokens, rullama_error** error);
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* Since 1.5, as all that follows. These wait until a slot has no request. Errors of all:
+ * usage.request for a slot that there is not; model.canvas, model.encoder.
+ *
+ * Stores what a slot holds of its last request, prompt and answer, in the file `path`, which only
+ * its owner may read, for engines of the same build, model, device and configuration. Sets *tokens
+ * to how many were stored. Errors: slot.empty, slot.no_space, slot.file if there is something else
+ * than a plain file; snapshot.memory, io.*. [any] [blocks] */
+RULLAMA_FUNCTION rullama_code rullama_engine_save_slot(rullama_engine* engine, int32_t slot,
+                                                       const char* path, int64_t* tokens,
+                                                       rullama_error** error);
+
+/* Puts into a slot what rullama_engine_save_slot() stored, in place of what it held. Requests that
+ * begin with the same tokens read them from there; their answers are the same bytes as without.
+ * Sets *tokens to how many there are. Errors: slot.not_found, slot.corrupt, slot.mismatch for one
+ * of another model or configuration, slot.too_long, io.*; then the slot holds what it held.
+ * [any] [blocks] */
+RULLAMA_FUNCTION rullama_code rullama_engine_restore_slot(rullama_engine* engine, int32_t slot,
+                                                          const char* path, int64_t* tokens,
+                                                          rullama_error** error);
+
+/* Forgets what a slot holds, and sets *tokens to how many that were. [any] [blocks] */
+RULLAMA_FUNCTION rullama_code rullama_engine_erase_slot(rullama_engine* engine, int32_t slot,
+                                                        int64_t* tokens, rullama_error** error);
 
 #ifdef __cplusplus
 }

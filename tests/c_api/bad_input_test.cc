@@ -165,6 +165,13 @@ TEST_F(CApi, RefusesNullHandles) {
   refuses([&](auto** e) { return rullama_engine_load_prompt(nullptr, "file", &tokens, e); });
   refuses([&](auto** e) { return rullama_engine_load_prompt(engine(), nullptr, &tokens, e); });
   refuses([&](auto** e) { return rullama_engine_load_prompt(engine(), "file", nullptr, e); });
+  for (const auto act : {rullama_engine_save_slot, rullama_engine_restore_slot}) {
+    refuses([&](auto** e) { return act(nullptr, 0, "file", &tokens, e); });
+    refuses([&](auto** e) { return act(engine(), 0, nullptr, &tokens, e); });
+    refuses([&](auto** e) { return act(engine(), 0, "file", nullptr, e); });
+  }
+  refuses([&](auto** e) { return rullama_engine_erase_slot(nullptr, 0, &tokens, e); });
+  refuses([&](auto** e) { return rullama_engine_erase_slot(engine(), 0, nullptr, e); });
 }
 
 TEST_F(CApi, RefusesUnknownFlags) {

@@ -465,6 +465,44 @@ TEST(CApiPrompts, GoThroughAFile) {
   std::filesystem::remove(path);
 }
 
+TEST(CApiSlots, AreSavedAndRestored) {
+  rullama_engine_options options = Options();
+  const rullama_setting settings[] = {
+      {"context.capacity", "512"}, {"context.prefill_chunk", "8"}, {"context.slots", "2"}};
+  options.settings = settings;
+  options.setting_count = std::size(settings);
+  const EnginePtr engine = Open(options);
+  ASSERT_NE(engine, nullptr);
+  const std::string path = ::testing::TempDir() + "c_slot_" + std::to_string(::getpid());
+  int64_t tokens = -1;
+  rullama_error* error = nullptr;
+  EXPECT_NE(rullama_engine_save_slot(engine.get(), 1, path.c_str(), &tokens, &error), RULLAMA_OK);
+  EXPECT_STREQ(rullama_error_id(error), "slot.empty");
+  rullama_error_free(error);
+  rullama_request request =
+      Prompt("Well, Prince, so Genoa and Lucca are now just family estates of the Buonapartes.");
+  request.max_tokens = rullama_given_int(1);
+  request.slot = rullama_given_int(1);
+  rullama_generation* generation = nullptr;
+  ASSERT_EQ(rullama_engine_submit(engine.get(), &request, &generation, nullptr), RULLAMA_OK);
+  ASSERT_EQ(rullama_generation_wait(generation, nullptr, nullptr, nullptr), RULLAMA_OK);
+  rullama_generation_free(generation);
+  int64_t saved = 0;
+  ASSERT_EQ(rullama_engine_save_slot(engine.get(), 1, path.c_str(), &saved, nullptr), RULLAMA_OK);
+  EXPECT_GT(saved, 8);
+  ASSERT_EQ(rullama_engine_erase_slot(engine.get(), 1, &tokens, nullptr), RULLAMA_OK);
+  EXPECT_EQ(tokens, saved);
+  EXPECT_EQ(rullama_engine_restore_slot(engine.get(), 0, path.c_str(), &tokens, nullptr),
+            RULLAMA_OK);
+  EXPECT_EQ(tokens, saved);
+  EXPECT_NE(rullama_engine_restore_slot(engine.get(), 2, path.c_str(), &tokens, nullptr),
+            RULLAMA_OK);
+  request.slot = rullama_given_int(-1);
+  EXPECT_EQ(rullama_engine_submit(engine.get(), &request, &generation, nullptr),
+            RULLAMA_ERROR_USAGE);
+  std::filesystem::remove(path);
+}
+
 TEST(CApiDiffusion, ShowsDrafts) {
   rullama_engine_options options = Options();
   options.model = RULLAMA_SOURCE_DIR "/tests/data/tiny-diffusion-Q4_K_M.gguf";
