@@ -1,4 +1,4 @@
-// The chat page: one file of HTML (chat_page.html) that asks nobody but this server.
+// The chat page: one file of HTML (web/page and chat_page.js) that asks nobody but this server.
 #pragma once
 
 #include <string_view>
