@@ -565,7 +565,7 @@ ModelInfo EngineAccess::FileInfo(const ModelFile& file) {
   ModelInfo info;
   info.name = file.name;
   info.architecture = file.file->FindString("general.architecture").value_or("").value_or("");
-  info.file_bytes = std::ssize(file.file->bytes());
+  info.file_bytes = static_cast<int64_t>(file.file->total_bytes());
   info.parameters = static_cast<int64_t>(ParameterCount(*file.file));
   info.quantization = QuantizationOf(*file.file);
   info.digest = ContentDigest(file);

@@ -15,9 +15,11 @@ function membersOf(name) {
 }
 
 const { call, fs: files } = await openModule(folder);
-addHostFile(files, "tiny.gguf", path.join(source, "tests/data/tiny-e2b-Q4_K_M.gguf"));
+const file = path.join(source, "tests/data/tiny-e2b-Q4_K_M.gguf");
+addHostFile(files, "tiny.gguf", file);
 const { engine, info } = await call({ call: "open", model: "/tiny.gguf", settings: { "context.capacity": "64" } });
 assert.deepEqual(membersOf("Info"), Object.keys(info).sort());
+assert.equal(info.file_bytes, fs.statSync(file).size);
 const { events, ...answer } = await answerOf(call, engine, { prompt: "It was", max_tokens: 1 });
 assert.deepEqual(membersOf("Answer"), Object.keys(answer).sort());
 assert.ok(events.length > 0);
