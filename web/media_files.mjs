@@ -1,9 +1,10 @@
-// Pictures and sounds as the files that the module reads: BMP, and WAV with samples of 32-bit floats. The browser decodes
-// what people have.
+// Pictures and sounds as the files that the module reads: BMP, and WAV with samples of 32-bit floats. The browser
+// decodes what people have.
 const BMP_HEAD = 54;
 const WAV_HEAD = 44;
 
-// Rows of 24 bits from the bottom up, each ending at a multiple of four bytes. Transparent pixels are blended with white.
+// Rows of 24-bit pixels from the bottom up, each ending at a multiple of four bytes. Transparent pixels are blended with
+// white.
 export async function bmpOf(blob) {
   const bitmap = await createImageBitmap(blob);
   const { width, height } = bitmap;

@@ -150,7 +150,9 @@ export class Model {
 // A file as the worker takes it: the bytes of a view are copied here, those of a buffer by sending them.
 function sentFile(source) {
   if (source instanceof Blob || source instanceof ArrayBuffer) return source;
-  if (ArrayBuffer.isView(source)) return new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice().buffer;
+  if (ArrayBuffer.isView(source)) {
+    return new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice().buffer;
+  }
   throw new TypeError("a model is a File, a Blob or its bytes");
 }
 

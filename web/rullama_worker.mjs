@@ -1,15 +1,15 @@
 // The worker in which the engine runs, for rullama.mjs: files are read synchronously here, which pages cannot.
 //
 // Messages to it: {id, call: {...}, source, towers} for a call of web/calls.h, where `source` and perhaps `towers`, of
-// `open`, are Blobs that stay where they are or ArrayBuffers; {id, generate: {engine, request}} for an answer, whose pictures and sounds are
-// {kind: "picture", data: Blob} and {kind: "sound", samples: Float32Array}; {id, memory: true} for the bytes of its
-// memory; {cancel: id}. From it: {id, value}, {id, event} and {id, error: {id, kind, message}}.
+// `open`, are Blobs that stay where they are or ArrayBuffers; {id, generate: {engine, request}} for an answer, whose
+// pictures and sounds are {kind: "picture", data: Blob} and {kind: "sound", samples: Float32Array}; {id, memory: true}
+// for the bytes of its memory; {cancel: id}. From it: {id, value}, {id, event} and {id, error: {id, kind, message}}.
 import { bmpOf, wavOf } from "./media_files.mjs";
 import createModule from "./rullama_module.mjs";
 
 const waiting = new Map();
 const ready = createModule({ onAnswer: receive });
-// By the ids of messages: {generation, cancelled} of answers that are being made. `generation` is null before its start.
+// By the ids of messages: {generation, cancelled} of answers that are being made. `generation` is null before it starts.
 const running = new Map();
 const POLL_MILLISECONDS = 2;  // between questions for events of an answer that has none yet
 let lastCall = 0;

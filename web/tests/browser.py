@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -43,11 +44,17 @@ class Pages(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Listener(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # of a tab that was closed
+            super().handle_error(request, client_address)
+
+
 class Server:
     """A handler of requests on a port of its own, until it is closed."""
 
     def __init__(self, handler, port=0):
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self.server = Listener(("127.0.0.1", port), handler)
         self.port = self.server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -144,7 +151,13 @@ class Browser:
         return "/element/" + self.send("POST", "/element", {"using": "css selector", "value": selector})[ELEMENT]
 
     def click(self, selector):
-        self.send("POST", self.element(selector) + "/click")
+        for _ in range(10):
+            try:
+                return self.send("POST", self.element(selector) + "/click")
+            except AssertionError as error:
+                if "stale element" not in str(error):
+                    raise
+        raise AssertionError(f"{selector} is drawn again and again")
 
     def type(self, selector, text):
         self.send("POST", self.element(selector) + "/value", {"text": str(text)})

@@ -1,0 +1,42 @@
+// The types of rullama_store.mjs.
+
+export interface StoredModel {
+  url: string;
+  /** The last part of the address. */
+  name: string;
+  /** Bytes of the whole file; null until a server has told. */
+  size: number | null;
+  /** Bytes that are there. */
+  bytes: number;
+  /** Of the complete file, in hexadecimal digits; null before. */
+  sha256: string | null;
+  complete: boolean;
+}
+
+export interface DownloadProgress {
+  /** "check": the sum of the file is computed. */
+  phase: "download" | "check";
+  done: number;
+  total: number | null;
+}
+
+export interface DownloadOptions {
+  /** What the SHA-256 of the file has to be. Without it that of an address of Ollama's registry counts. */
+  sha256?: string | null;
+  /** Stops the download, which can continue later. */
+  signal?: AbortSignal | null;
+  onProgress?: (progress: DownloadProgress) => void;
+}
+
+/** Models in the private file system of the page's origin. */
+export declare class ModelStore {
+  static list(): Promise<StoredModel[]>;
+  /** Continues where an earlier download of this address stopped. Errors: RullamaError with ids pull.*, io.write. */
+  static download(url: string, options?: DownloadOptions): Promise<File>;
+  /** The file of a model, to open. */
+  static file(url: string): Promise<File>;
+  static remove(url: string): Promise<void>;
+}
+
+/** What people call a file at this address. */
+export declare function nameOf(url: string): string;
