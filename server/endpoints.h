@@ -41,6 +41,7 @@ void OllamaPull(const Services& services, Call& call);
 void Root(const Services& services, Call& call);
 void Health(const Services& services, Call& call);
 void Props(const Services& services, Call& call);
+void WebPage(const Services& services, Call& call);
 void MetricsText(const Services& services, Call& call);
 
 // endpoints_adapters.cc

@@ -5,6 +5,7 @@
 
 #include "server/chat_page.h"
 #include "server/endpoints.h"
+#include "server/web_folder.h"
 
 namespace rullama::server {
 namespace {
@@ -36,6 +37,24 @@ void Root(const Services& services, Call& call) {
              .content_type = "text/plain; charset=utf-8",
              .body = "Ollama is running",
              .fields = {}});
+}
+
+void WebPage(const Services& services, Call& call) {
+  constexpr std::string_view kFolder = "/web";
+  const std::string_view name = std::string_view(call.request().path).substr(kFolder.size());
+  if (name.empty()) {
+    call.Send({.status = 302,
+               .content_type = "text/plain; charset=utf-8",
+               .body = {},
+               .fields = {{"Location", "/web/index.html"}}});
+    return;
+  }
+  auto file = WebFile(services.options.web_folder, name.substr(1));
+  if (file) {
+    call.Send(*std::move(file));
+  } else {
+    call.Fail(MakeApiError("route_not_found", "the page has no such file"));
+  }
 }
 
 void Health(const Services& services, Call& call) {

@@ -14,6 +14,7 @@ constexpr bool kOpen = false;  // needs no key
 
 constexpr Route kRoutes[] = {
     {"GET", "/", Root, kOpen},
+    {"GET", "/web/*", WebPage, kOpen, &ApiOptions::web},
     {"GET", "/health", Health, kOpen},
     {"GET", "/v1/health", Health, kOpen},
     {"GET", "/props", Props},

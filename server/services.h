@@ -38,9 +38,11 @@ struct ApiOptions {
   std::vector<ModelAlias> aliases = {};
   // Endpoints that may be switched off.
   bool page = true;
+  bool web = false;
   bool metrics = true;
   bool embeddings = true;
   bool slots = true;
+  std::string web_folder = {};                    // of `web`
   std::shared_ptr<SnapshotStore> snapshots = {};  // of prompts on disk; null: none
   std::shared_ptr<SlotFolder> slot_folder = {};   // null: slots are not saved
   bool allow_pull = false;

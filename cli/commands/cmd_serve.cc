@@ -31,6 +31,7 @@
 #include "server/api.h"
 #include "server/http/http_server.h"
 #include "server/slot_folder.h"
+#include "server/web_folder.h"
 
 namespace rullama::cli {
 namespace {
@@ -172,9 +173,11 @@ server::ApiOptions ApiOptionsOf(const ServerConfig& config, bool has_keys, Conso
       .max_loaded_models = config.max_loaded_models,
       .aliases = config.aliases,
       .page = config.page,
+      .web = config.web_path.has_value(),
       .metrics = config.metrics,
       .embeddings = config.embeddings,
       .slots = config.slots_endpoint,
+      .web_folder = config.web_path.value_or(""),
       .slot_folder = SlotFolderOf(config),
       .allow_pull = config.allow_pull,
       .pull = PullForClient,
@@ -304,6 +307,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
       ReadKeys(loaded, snapshots ? server::ApiKeys(snapshots->secret()) : server::ApiKeys(),
                console));
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
+  if (config.web_path) RL_RETURN_IF_ERROR(server::CheckWebFolder(*config.web_path));
   if (config.slot_save_path) RL_RETURN_IF_ERROR(server::CheckSlotFolder(*config.slot_save_path));
   SetDrainSeconds(kSecondsToStop);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
@@ -407,6 +411,9 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
       ->option_text("N");
   AddSetting(*command, flags->config, "--slot-save-path", "server.slot_save_path",
              "Folder for slots that clients save")
+      ->option_text("DIR");
+  AddSetting(*command, flags->config, "--web-path", "server.web_path",
+             "Folder of the page that runs models in the browser itself, offered at /web")
       ->option_text("DIR");
   const struct {
     const char* name;

@@ -273,6 +273,8 @@ struct ServerConfig {
   int64_t max_body_bytes = int64_t{64} << 20;
   int64_t max_body_memory_mib = 256;
   bool page = true;
+  std::optional<std::string>
+      web_path;  // none: the page for the browser's own models is not offered
   bool metrics = true;
   bool embeddings = true;
   std::optional<std::string> prefix_cache_path;  // none: prompts are kept in memory alone

@@ -80,6 +80,11 @@ BlockSpec ServerSchema() {
              "Host memory, in MiB, for the soft tokens of recent pictures and sounds, so that they "
              "are not encoded again; 0: none are kept.")
       .Field("page", &ServerConfig::page, BoolCodec{}, "Offer the chat page at `/`.")
+      .Field(
+          "web_path", &ServerConfig::web_path, FileCodec{},
+          "Folder of the page that runs models in the browser itself ([browser.md](browser.md)), "
+          "offered at `/web`. A relative one is relative to the folder of this YAML file.",
+          "it is not offered")
       .Field("metrics", &ServerConfig::metrics, BoolCodec{}, "Offer `/metrics`.")
       .Field("embeddings", &ServerConfig::embeddings, BoolCodec{},
              "Offer the endpoints of embeddings.")

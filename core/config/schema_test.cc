@@ -136,6 +136,7 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_EQ(config->server.queue_timeout, 3);
   EXPECT_THAT(config->server.api_keys, ElementsAre(folder + "keys"));
   EXPECT_EQ(config->server.slot_save_path, folder + "slots");
+  EXPECT_EQ(config->server.web_path, folder + "page");
   EXPECT_EQ(config->server.prefix_cache_path, folder + "prompts");
   const ArchitectureConfig& a = config->architecture;
   EXPECT_EQ(a.kv_heads, (SlidingGlobal{.sliding = 2, .global = 1}));

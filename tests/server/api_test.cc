@@ -5,9 +5,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -39,13 +42,20 @@ class ApiTest : public ::testing::Test {
     ASSERT_TRUE(keys.AddLines("ann:sk-12345678", "keys"));
     std::vector<ServedModel> models;
     models.push_back({.id = "tiny", .time = 1, .load = Open});
-    api_ = new Api(std::move(models), Must(Open()), {.version = "1"}, keys);
+    web_folder_ = testing::TempDir() + "/api_web";
+    std::filesystem::create_directories(web_folder_ + "/folder.mjs");
+    std::ofstream(web_folder_ + "/index.html") << "<p>the page</p>";
+    std::ofstream(web_folder_ + "/module.wasm") << std::string_view("\0asm", 4);
+    std::ofstream(web_folder_ + "/notes.txt") << "not of the page";
+    api_ = new Api(std::move(models), Must(Open()),
+                   {.version = "1", .web = true, .web_folder = web_folder_}, keys);
     server_ =
         Must(HttpServer::Start({}, [](Exchange& exchange) { api_->Handle(exchange); })).release();
   }
   static void TearDownTestSuite() {
     delete server_;
     delete api_;
+    std::filesystem::remove_all(web_folder_);
   }
 
   static Result<std::shared_ptr<Engine>> Open() {
@@ -84,6 +94,7 @@ class ApiTest : public ::testing::Test {
 
   static Api* api_;
   static HttpServer* server_;
+  inline static std::string web_folder_;
 };
 Api* ApiTest::api_ = nullptr;
 HttpServer* ApiTest::server_ = nullptr;
@@ -499,6 +510,23 @@ TEST_F(ApiTest, ThePageRunsOnlyItsOwnScript) {
   EXPECT_THAT(page, HasSubstr("script-src 'sha256-"));
   EXPECT_THAT(page, HasSubstr("<title>rullama</title>"));
   EXPECT_EQ(BodyOf(Get("/", "")), "Ollama is running");
+}
+
+TEST_F(ApiTest, ThePageForTheBrowsersOwnModelsHasItsFilesAlone) {
+  EXPECT_THAT(Get("/web", ""), HasSubstr("Location: /web/index.html\r\n"));
+  const std::string page = Get("/web/index.html", "");
+  EXPECT_EQ(BodyOf(page), "<p>the page</p>");
+  for (const char* field :
+       {"Cross-Origin-Opener-Policy: same-origin\r\n",
+        "Cross-Origin-Embedder-Policy: require-corp\r\n", "Content-Type: text/html"}) {
+    EXPECT_THAT(page, HasSubstr(field));
+  }
+  const std::string module = Get("/web/module.wasm", "");
+  EXPECT_THAT(module, HasSubstr("Content-Type: application/wasm\r\n"));
+  EXPECT_EQ(BodyOf(module), std::string_view("\0asm", 4));
+  for (const char* name : {"notes.txt", "missing.mjs", "folder.mjs", "x/index.html", ".mjs"}) {
+    EXPECT_THAT(Get(std::string("/web/") + name, ""), testing::StartsWith("HTTP/1.1 404")) << name;
+  }
 }
 
 TEST(ShowTest, DescribesAModelThatIsNotLoaded) {
