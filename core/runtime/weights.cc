@@ -118,7 +118,7 @@ Status GgufWeights::Copy(const Value& constant, uint64_t first, std::span<std::b
 bool GgufWeights::IsReadByRow(const Value& constant) const {
   const auto place = Find(constant);
   return place && place->file != nullptr && place->file->is_read_by_ranges() &&
-         place->count > kGgufSmallTensorBytes;
+         place->tensor->bytes > kGgufSmallTensorBytes;
 }
 
 void GgufWeights::Release(std::span<const std::byte> bytes) const {

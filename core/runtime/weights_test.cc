@@ -78,6 +78,13 @@ TEST(GgufWeightsTest, ReadsAFileByRanges) {
   EXPECT_EQ(found, std::vector<float>(numbers.begin() + static_cast<ptrdiff_t>(3 * columns),
                                       numbers.begin() + static_cast<ptrdiff_t>(5 * columns)));
   weights.Release(bytes);
+  // The second number of the first of these rows, and those after it.
+  std::array<float, 3> some;
+  ASSERT_TRUE(weights.Copy(rows, sizeof(float), std::as_writable_bytes(std::span(some))));
+  const auto first = static_cast<float>(3 * columns + 1);
+  EXPECT_THAT(some, ElementsAre(first, first + 1, first + 2));
+  EXPECT_TRUE(weights.IsReadByRow(rows));
+  EXPECT_FALSE(GgufWeights(Must(GgufFile::Open(path))).IsReadByRow(rows)) << "it is mapped";
   rows.first_row = 7;
   EXPECT_EQ(weights.Check(rows).error().id, "model.tensor_shape");
   std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
