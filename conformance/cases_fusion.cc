@@ -174,6 +174,40 @@ void Experts(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
+// x W^T + (x A^T) B^T in parts, as an adapter is without an op of its own.
+ValueId AdaptedLinear(CaseBuilder& b, ValueId x, const std::string& name, const TensorType& weight,
+                      int64_t rank) {
+  GraphBuilder& g = b.graph();
+  const int64_t n = weight.dim(0).constant, k = weight.last().constant;
+  const ValueId base = g.Add(ops::Linear(x, Matrix(b, name, weight.dtype, n, k)), name + ".base");
+  const ValueId inner =
+      g.Add(ops::Linear(x, b.Constant(name + ".a", F({rank, k}), -0.2, 0.2)), name + ".inner");
+  const ValueId change =
+      g.Add(ops::Linear(inner, b.Constant(name + ".b", F({n, rank}), -0.2, 0.2)), name + ".change");
+  return g.Add(ops::Sum(base, change), name + ".sum");
+}
+
+// A layer with adapters: products that read a norm, the norm of a sum that continues, or neither;
+// and gated ones, of which the second may have another rank.
+void Adapted(CaseBuilder& b, DType dtype, int64_t k) {
+  constexpr int64_t kHidden = 256;
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  const ValueId norm = Norm(b, sum, k, "norm");
+  b.Output(AdaptedLinear(b, norm, "q", {dtype, {67, k}}, 8));
+  b.Output(AdaptedLinear(b, norm, "k", {dtype, {33, k}}, 3));
+  const ValueId second = Norm(b, sum, k, "second");
+  const auto gated = [&](const std::string& name, int64_t rank, int64_t up_rank) {
+    const ValueId gate = AdaptedLinear(b, second, name, {dtype, {kHidden, k}}, rank);
+    const ValueId up = AdaptedLinear(b, second, name + ".up", {dtype, {kHidden, k}}, up_rank);
+    return g.Add(ops::GeGlu{.gate = gate, .up = up}, name + ".gated");
+  };
+  const ValueId hidden = gated("mlp", 11, 11);
+  b.Output(gated("uneven", 8, 5));
+  b.Output(AdaptedLinear(b, hidden, "down", {dtype, {65, kHidden}}, 32));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
+}
+
 constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer},
                                  {"mlp", OpKind::kGeGluLinear, Mlp},
                                  {"gate", OpKind::kGeGlu, Gate},
@@ -183,6 +217,7 @@ constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer
                                  {"norm_comes_later", OpKind::kResidualNorm, NormComesLater},
                                  {"product_comes_between", OpKind::kMatMul, ProductComesBetween},
                                  {"two_norms", OpKind::kResidualNorm, TwoNorms},
+                                 {"adapted", OpKind::kMatMul, Adapted},
                                  {"experts", OpKind::kMoeFfn, Experts}};
 
 // Heads that are normed, turned and rounded for the cache.

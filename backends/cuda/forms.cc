@@ -76,14 +76,19 @@ bool IsRare(DType type) {
   }
 }
 
+// Types for whose products with an adapter there are forms of their own.
+bool IsOftenAdapted(DType type) {
+  return IsUsual(type) || type == DType::kQ4_0 || type == DType::kQ5_K;
+}
+
 // Types of weights of products, as values of kType; and any type of blocks.
 struct WeightType {
   Values values;
-  bool in_blocks, is_half, is_q4_k, has_warpgroups;
+  bool in_blocks, is_half, is_q4_k, has_warpgroups, is_often_adapted;
   [[nodiscard]] bool is_any() const { return values.empty(); }
 };
 
-const WeightType kAnyBlocks{{}, true, false, false, false};
+const WeightType kAnyBlocks{{}, true, false, false, false, false};
 
 std::vector<WeightType> WeightTypes(bool with_rare) {
   std::vector<WeightType> types;
@@ -93,7 +98,8 @@ std::vector<WeightType> WeightTypes(bool with_rare) {
                      IsBlockType(info.dtype),
                      info.dtype == DType::kF16,
                      info.dtype == DType::kQ4_K,
-                     HasWarpgroupFormsFor(info.dtype)});
+                     HasWarpgroupFormsFor(info.dtype),
+                     IsOftenAdapted(info.dtype)});
   }
   return types;
 }
@@ -211,17 +217,32 @@ class List {
         // Sums over experts are not gated.
         if (experts == kSideBySide && halves == 2) continue;
         const Values values = Joined({{"kHalves", halves}, {"kExperts", experts}}, type.values);
-        // A norm of a short row takes fewer registers.
-        if (experts != kSideBySide && !type.is_any()) AddMatVecDot(values, 1, 1);
         const uint32_t most = has_several && experts == kDense ? 4 : 1;
-        for (uint32_t own = 1; own <= most; ++own) {
-          AddMatVecDot(values, kMostTurns, own).open = type.is_any();
+        if (type.is_any()) {
+          for (uint32_t own = 1; own <= most; ++own) AddOpenMatVecDot(values, own);
+          continue;
+        }
+        AddMatVecDot(Joined(values, {{"kAdapted", 0}}), most, experts != kSideBySide);
+        if (experts == kDense && type.is_often_adapted) {
+          AddMatVecDot(Joined(values, {{"kAdapted", 1}}), most, /*has_norms=*/true);
         }
       }
     }
   }
 
-  Form& AddMatVecDot(const Values& values, uint32_t turns, uint32_t own) {
+  // A norm of a short row takes fewer registers.
+  void AddMatVecDot(const Values& values, uint32_t most_own, bool has_norms) {
+    if (has_norms) AddMatVecDotOf(values, 1, 1);
+    for (uint32_t own = 1; own <= most_own; ++own) AddMatVecDotOf(values, kMostTurns, own);
+  }
+
+  void AddOpenMatVecDot(const Values& values, uint32_t own) {
+    Form& form = AddMatVecDotOf(values, kMostTurns, own);
+    form.open = true;
+    form.sizes = ConstantsOf(Shader::kMatVecDot, {{"kAdapted", 1}});
+  }
+
+  Form& AddMatVecDotOf(const Values& values, uint32_t turns, uint32_t own) {
     constexpr uint32_t kMostColumns = 18432;
     Form& form =
         Add(Shader::kMatVecDot, Joined({{"THREADS", kRowThreads}, {"kOwnRows", own}}, values));

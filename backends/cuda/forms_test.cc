@@ -45,6 +45,7 @@ std::vector<DType> MatrixTypes() {
 struct KeyOf {
   const gpu::ProductShape& shape;
   uint32_t glu, half_parts;
+  bool adapted;  // if it is a product of bytes
   gpu::PipelineKey operator()(const gpu::Gemv& how) const {
     return {Shader::kMatVec,
             gpu::kernels::ConstantsOf(gpu::kernels::MatVec{.threads = how.threads,
@@ -88,6 +89,7 @@ struct KeyOf {
                                     .experts = experts,
                                     .own_rows = how.own_rows,
                                     .one_row = 0,
+                                    .adapted = adapted && shape.dense() && glu != 2,
                                     .max_columns = shape.staged_columns()})};
   }
   gpu::PipelineKey operator()(const gpu::CoopGemm& how) const {
@@ -138,8 +140,10 @@ void ExpectProducts(const DriverOptions& options, DType type, int64_t n, int64_t
       if (of_bytes && !std::holds_alternative<gpu::ByteGemv>(plan)) continue;
       for (const uint32_t glu : gated ? std::vector{1U} : std::vector{0U, 2U}) {
         if (glu == 2 && mode != ProductMode::kDense) continue;
-        const gpu::PipelineKey key = std::visit(KeyOf{shape, glu, half_parts}, plan);
-        EXPECT_TRUE(Exists(key)) << TextOf(key);
+        for (const bool adapted : {false, true}) {
+          const gpu::PipelineKey key = std::visit(KeyOf{shape, glu, half_parts, adapted}, plan);
+          EXPECT_TRUE(Exists(key)) << TextOf(key);
+        }
       }
     }
   }

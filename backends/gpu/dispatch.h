@@ -38,6 +38,7 @@ struct Dispatch {
   struct Shares {
     uint64_t rows = 0;                // 0: there are none
     uint64_t bytes = 0, columns = 0;  // of a row; a gated product counts the bytes of both
+    uint32_t first_groups = 0;        // workgroups before those that share the rows
     // Offset of the split in the push constants (matvec_dot.comp), or 0 if the shader derives it
     // from the number of workgroups.
     uint32_t offset = 0;

@@ -103,6 +103,7 @@ FusedGraph Fusion::Take() {
 
 FusedGraph Fuse(const sdk::GraphView& graph, const Target& target) {
   Fusion fusion(graph, target);
+  FuseAdapters(fusion);
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     if (!fusion.IsFused(i)) ApplyRules(fusion, i);
   }

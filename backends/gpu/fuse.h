@@ -52,18 +52,24 @@ enum class EpilogueKind : uint8_t {
   kSoftmax,  // softmax(result * factor), of the values of a top-k
   kNorm,     // a norm of the result; both are stored, unless HalfCopy::only says otherwise
   kClamp,    // the result within bounds
-  kBase      // base + result, of a low-rank product; with a gate gelu(gate) * that
+  kBase,     // base + result, of a low-rank product; with a gate gelu(gate) * that
+  kAdapter   // result + (x A^T) B^T; with `up`, gelu(that) * the same of up and its adapter
+};
+// The matrices of a low-rank adapter.
+struct LowRank {
+  uint32_t a = RL_NO_VALUE, b = RL_NO_VALUE;
 };
 struct Epilogue {
   EpilogueKind kind = EpilogueKind::kNone;
   // The value that the epilogue stores, unless HalfCopy::only says otherwise.
   uint32_t result = RL_NO_VALUE;
-  uint32_t up = RL_NO_VALUE;           // kGate
+  uint32_t up = RL_NO_VALUE;           // kGate; kAdapter: the weight of a gated product
   float factor = 1;                    // kSoftmax
   uint32_t norm_weight = RL_NO_VALUE;  // kNorm
   float norm_eps = 0;
   float low = 0, high = 0;                          // kClamp
   uint32_t base = RL_NO_VALUE, gate = RL_NO_VALUE;  // kBase
+  LowRank adapter{}, up_adapter{};                  // kAdapter
 };
 
 // The f16 rows that a node stores for the products on matrix units that read a value of it.

@@ -88,6 +88,10 @@ class Printer {
     Line("heads of " + ValueName(attention.inputs[heads.operand]) + ": " + text);
   }
 
+  [[nodiscard]] std::string TextOf(const LowRank& adapter) const {
+    return ValueName(adapter.a) + " " + ValueName(adapter.b);
+  }
+
   void Add(const Epilogue& e, bool only_half) {
     const std::string result = only_half ? "" : " stored in " + ValueName(e.result);
     switch (e.kind) {
@@ -104,6 +108,13 @@ class Printer {
       case EpilogueKind::kClamp:
         return Line("epilogue: clamp to [" + std::to_string(e.low) + ", " + std::to_string(e.high) +
                     "]" + result);
+      case EpilogueKind::kAdapter:
+        Line("epilogue: adapter " + TextOf(e.adapter) +
+             (e.up == RL_NO_VALUE
+                  ? ""
+                  : ", geglu with " + ValueName(e.up) + " and adapter " + TextOf(e.up_adapter)) +
+             result);
+        return;
       case EpilogueKind::kBase:
         return Line("epilogue: added to " + ValueName(e.base) +
                     (e.gate == RL_NO_VALUE ? "" : ", geglu of " + ValueName(e.gate)) + result);

@@ -15,8 +15,6 @@ using sdk::GraphView;
 
 constexpr uint32_t kNorm = RL_OP_rms_norm, kResidual = RL_OP_residual_norm, kRope = RL_OP_rope;
 
-const rl_op& OpOf(const Fusion& fusion, uint32_t index) { return fusion.graph().op(index); }
-
 void SetNorm(Prologue& prologue, const rl_op& norm) {
   prologue.norm = true;
   prologue.norm_weight = OperandIndex(norm, operands::RmsNorm::weight);
@@ -57,7 +55,9 @@ bool OnlyGemvsRead(const Fusion& fusion, uint32_t value) {
   const std::vector<uint32_t>& readers = fusion.uses().ReadersOf(value);
   return !readers.empty() && std::ranges::all_of(readers, [&](uint32_t reader) {
     const rl_op& op = OpOf(fusion, reader);
-    return AppliesNorms(fusion, op) && op.inputs[0] == value;
+    // A fused reader is a product of a node that another reader makes.
+    const bool applies = fusion.IsFused(reader) || AppliesNorms(fusion, op);
+    return applies && op.inputs[0] == value;
   });
 }
 
@@ -317,6 +317,7 @@ bool BaseAfterLowRank(Fusion& fusion, uint32_t op, uint32_t reader) {
 
 // A product that is only the gate of a geglu computes that op's result.
 bool GateAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
+  if (fusion.node(op).epilogue.kind != EpilogueKind::kNone) return false;
   const rl_op& product = OpOf(fusion, op);
   const uint32_t up = OpOf(fusion, reader).inputs[operands::GeGlu::up];
   // A weight in pieces gives its columns to several dispatches, which are copied together.

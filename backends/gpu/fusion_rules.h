@@ -54,6 +54,8 @@ class Fusion {
   std::vector<uint32_t> writer_;  // by value: the op whose node stores it
 };
 
+inline const rl_op& OpOf(const Fusion& fusion, uint32_t index) { return fusion.graph().op(index); }
+
 // The readers of an op's first result that a rule wants. A reader reads the result as its first
 // operand, except with kFirst.
 enum class Readers : uint8_t {
@@ -76,5 +78,9 @@ struct Rule {
 
 // In order of preference for each kind of op.
 std::span<const Rule> FusionRules();
+
+// Before the rules, which then see that the products with a weight and its A are one: lets products
+// of one row compute what their adapters add (fusion_adapters.cc).
+void FuseAdapters(Fusion& fusion);
 
 }  // namespace rullama::gpu

@@ -24,6 +24,7 @@ enum class Kind : uint8_t {
   kF32,
   kRecords,
   kOptionalRecord,
+  kPointsTo,
   kKernel,
   kUses,
   kNumber,
@@ -66,6 +67,7 @@ constexpr Row kDefinitions[] = {
 #define RL_F32(name) {Kind::kF32, #name, {}, {}},
 #define RL_RECORDS(Record, name, count) {Kind::kRecords, #name, #Record, #count},
 #define RL_OPTIONAL_RECORD(Record, name) {Kind::kOptionalRecord, #name, #Record, "1"},
+#define RL_POINTS_TO(Record) {Kind::kPointsTo, #Record, #Record, {}},
 #define RL_KERNEL(file, Name, Arguments) {Kind::kKernel, #file, #Arguments, {}},
 #define RL_END_KERNEL {Kind::kEnd, {}, {}, {}},
 #define RL_USES(Enum) {Kind::kUses, #Enum, {}, {}},
@@ -204,6 +206,7 @@ std::string_view SharedType(std::string_view name, const Dialect& dialect) {
 std::string Fields(Rows fields, const Dialect& dialect) {
   std::string out;
   for (const Row& row : fields) {
+    if (row.kind == Kind::kPointsTo) continue;
     if (IsRecord(row)) {
       out += Filled(dialect.records, {{"type", row.type},
                                       {"TYPE", Upper(row.type)},
@@ -282,7 +285,7 @@ std::string Constants(Shader shader, const Dialect& dialect) {
 std::string RecordTypes(Rows arguments, const Dialect& dialect) {
   std::string out;
   for (const Row& row : arguments) {
-    if (!IsRecord(row)) continue;
+    if (!IsRecord(row) && row.kind != Kind::kPointsTo) continue;
     const Rows fields = Block(Kind::kRecord, row.type);
     const Parameters parameters = ParametersOf(fields, std::string(row.name) + "_", dialect);
     out += Filled(dialect.record, {{"type", row.type},

@@ -25,7 +25,8 @@ struct Product {
   int64_t n = 0;             // output columns
   int64_t used = 1;          // experts used by a row
   int64_t expert_count = 0;
-  int64_t expert_rows = 0;  // weight rows of an expert
+  int64_t expert_rows = 0;            // weight rows of an expert
+  const Epilogue* adapter = nullptr;  // of kind kAdapter
 };
 
 struct ProductOperands {

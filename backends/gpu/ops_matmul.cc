@@ -269,6 +269,9 @@ void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
   if (epilogue.kind == EpilogueKind::kGate) {
     product.up_is_given = true;
     operands.extra.value = epilogue.up;
+  } else if (epilogue.kind == EpilogueKind::kAdapter) {
+    product.up = plan.addresses().AddressOf(epilogue.up);
+    product.adapter = &epilogue;
   } else if (epilogue.kind == EpilogueKind::kClamp) {
     product.range = BoundsOf(plan, epilogue.low, epilogue.high);
   }

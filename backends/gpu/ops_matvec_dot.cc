@@ -55,6 +55,42 @@ ExpertLayout ExpertsOf(ProductMode mode) {
   return mode == ProductMode::kShared ? ExpertLayout::kStacked : ExpertLayout::kSideBySide;
 }
 
+// The adapter of a product: how its workgroups divide the rows of A, of both halves of a gated
+// product.
+struct AdapterPlan {
+  uint32_t rank = 0;
+  uint32_t rows = 0;         // of A, of a workgroup
+  uint32_t groups = 0;       // workgroups
+  uint64_t b_stride = 0;     // bytes of a row of B
+  Operand record{}, sums{};  // MatVecDotArgs::experts and factor
+};
+
+AdapterPlan AdapterPlanOf(PlanBuilder& plan, const Product& product) {
+  if (product.adapter == nullptr) return {};
+  // A of a workgroup: a few microseconds' work, which ends before the others need it.
+  constexpr uint64_t kBytes = 32768, kMost = kernels::MatVecDot::kMostRowsOfA;
+  const Epilogue& adapter = *product.adapter;
+  const auto shape_of = [&](uint32_t value) {
+    return PlanBuilder::WeightOf(plan.graph().value(value)).shape();
+  };
+  const auto address_of = [&](uint32_t value) { return plan.addresses().AddressOf(value); };
+  const WeightShape a = shape_of(adapter.adapter.a);
+  const uint64_t all = a.rows * (product.up != 0 ? 2 : 1);
+  const uint64_t groups = CeilDiv(all, std::clamp<uint64_t>(kBytes / a.stride, 1, kMost));
+  const kernels::AdapterLayout record{.a = address_of(adapter.adapter.a),
+                                      .b = address_of(adapter.adapter.b),
+                                      .a2 = address_of(adapter.up_adapter.a),
+                                      .b2 = address_of(adapter.up_adapter.b)};
+  const auto bytes = std::as_bytes(std::span(&record, 1));
+  const uint64_t sums = static_cast<uint64_t>(plan.Max(product.rows)) * all;
+  return {.rank = static_cast<uint32_t>(a.rows),
+          .rows = static_cast<uint32_t>(CeilDiv(all, groups)),
+          .groups = static_cast<uint32_t>(groups),
+          .b_stride = shape_of(adapter.adapter.b).stride,
+          .record = {.scratch = {plan.scratch().Constant(bytes), bytes.size()}},
+          .sums = {.scratch = plan.TakeAwaited(sums)}};
+}
+
 }  // namespace
 
 std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue) {
@@ -79,7 +115,7 @@ Dispatch::Shares SharesOf(const Product& product) {
 }
 
 void Divide(Dispatch& dispatch, const Target& target, uint64_t groups) {
-  dispatch.groups[0] = static_cast<uint32_t>(groups);
+  dispatch.groups[0] = dispatch.shares.first_groups + static_cast<uint32_t>(groups);
   if (dispatch.shares.offset == 0) return;
   const Division division =
       DivisionOf(target, dispatch.shares, groups, dispatch.pipeline.constants.front());
@@ -93,41 +129,46 @@ void EmitByteGemv(PlanBuilder& plan, const Product& product, const ProductOperan
   const bool is_stacked = product.mode == ProductMode::kShared;
   Dispatch::Shares shares = SharesOf(product);
   shares.offset = offsetof(kernels::MatVecDotLayout, lanes);
+  const AdapterPlan adapter = AdapterPlanOf(plan, product);
+  const bool adapted = product.adapter != nullptr;
+  shares.first_groups = adapter.groups;
   const Division division = DivisionOf(target, shares, how.grid.x, how.threads);
-  DispatchBuilder(
-      plan,
-      kernels::MatVecDot{.threads = how.threads,
-                         .type = shape.dtype,
-                         .halves = product.up != 0 ? 2 : 1,
-                         .unroll = kDotChunksUnderWay,
-                         .turns = how.turns,
-                         .together = how.together,
-                         .experts = ExpertsOf(product.mode),
-                         .own_rows = how.own_rows,
-                         .one_row = plan.steps().HaveOneRow(),
-                         .max_columns = shares.columns},
-      {.x = operands.x,
-       .weight = product.gate,
-       .weight2 = product.up,
-       .extra = operands.extra,
-       .y = operands.y,
-       .experts = operands.experts,
-       .factor = operands.factor,
-       .rows = product.rows,
-       .n = shares.rows,
-       .k = shares.columns,
-       .stride = shape.stride,
-       .lanes = division.lanes,
-       .share = division.share,
-       .remainder = division.remainder,
-       .used = product.used,
-       .count = product.expert_count,
-       .expert_rows = product.expert_rows,
-       .span = is_stacked ? product.n : static_cast<int64_t>(shape.columns / kProductChunk),
-       .op = plan.op_index() + 1,
-       .prologue = PrologueRecord(prologue)})
+  DispatchBuilder(plan,
+                  kernels::MatVecDot{.threads = how.threads,
+                                     .type = shape.dtype,
+                                     .halves = product.up != 0 ? 2 : 1,
+                                     .unroll = kDotChunksUnderWay,
+                                     .turns = how.turns,
+                                     .together = how.together,
+                                     .experts = ExpertsOf(product.mode),
+                                     .own_rows = how.own_rows,
+                                     .one_row = plan.steps().HaveOneRow(),
+                                     .adapted = adapted,
+                                     .max_columns = shares.columns},
+                  {.x = operands.x,
+                   .weight = product.gate,
+                   .weight2 = product.up,
+                   .extra = operands.extra,
+                   .y = operands.y,
+                   .experts = adapted ? BufferArgument(adapter.record) : operands.experts,
+                   .factor = adapted ? adapter.sums : operands.factor,
+                   .rows = product.rows,
+                   .n = shares.rows,
+                   .k = shares.columns,
+                   .stride = shape.stride,
+                   .lanes = division.lanes,
+                   .share = division.share,
+                   .remainder = division.remainder,
+                   .used = adapted ? int64_t{adapter.groups} : product.used,
+                   .count = adapted ? int64_t{adapter.rank} : product.expert_count,
+                   .expert_rows = adapted ? int64_t{adapter.rows} : product.expert_rows,
+                   .span = adapted      ? adapter.b_stride
+                           : is_stacked ? static_cast<uint64_t>(product.n)
+                                        : shape.columns / kProductChunk,
+                   .op = plan.op_index() + 1,
+                   .prologue = PrologueRecord(prologue)})
       .Share(shares)
-      .Emit(how.grid.x, how.grid.y);
+      .Emit(adapter.groups + how.grid.x, how.grid.y);
 }
 
 }  // namespace rullama::gpu

@@ -139,7 +139,7 @@ bool GpuPlan::RunsJoined(const Variant& variant) const {
 
 void GpuPlan::Execute(int64_t t, int64_t r) {
   // The counters of a step that got stuck may be anywhere.
-  if (stuck_) throw joiner_->StuckError();
+  if (stuck_) throw StuckError();
   if (driver_.host().Cancelled()) throw sdk::Error(RL_CANCELLED, "stopped before the step");
   Variant& variant = VariantFor(t, r);
   if (t != t_ || r != r_) {
@@ -163,6 +163,12 @@ void GpuPlan::Execute(int64_t t, int64_t r) {
   stats_.dispatches += joined ? 1 : variant.dispatches;
 }
 
+sdk::Error GpuPlan::StuckError() const {
+  if (joiner_ != nullptr) return joiner_->StuckError();
+  return sdk::Error(RL_DEVICE_LOST,
+                    "workgroups of a dispatch waited in vain for those before them");
+}
+
 void GpuPlan::CheckFailure() {
   if (!running_) return;
   running_ = false;
@@ -171,9 +177,9 @@ void GpuPlan::CheckFailure() {
   if (op_times_) op_times_->Start(submitted_);  // a failed execution has no times
   const uint32_t failed = std::exchange(failed_, 0);
   driver_.Write(step_, offsetof(StepWords, failed_op), std::as_bytes(std::span(&failed_, 1)));
-  if (failed == kStuckStep && joiner_ != nullptr) {
+  if (failed == kStuckStep) {
     stuck_ = true;
-    throw joiner_->StuckError();
+    throw StuckError();
   }
   throw sdk::Error(RL_INVALID_ARGUMENT, "an index is out of range", failed - 1);
 }

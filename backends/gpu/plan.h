@@ -72,6 +72,8 @@ class GpuPlan final : public sdk::Plan, public Noted {
   Variant& VariantFor(int64_t t, int64_t r);
   // Whether a step of it is one dispatch from now on.
   [[nodiscard]] bool RunsJoined(const Variant& variant) const;
+  // The error of a step whose failed op is kStuckStep.
+  [[nodiscard]] sdk::Error StuckError() const;
   void ReadTimes();
   void ReportTimes() const;
 

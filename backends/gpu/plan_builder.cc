@@ -51,6 +51,25 @@ int64_t PlanBuilder::Decisive(const rl_dim& dim) const {
 
 int64_t PlanBuilder::DecisiveRows(const rl_value& value) const { return Decisive(value.dims[0]); }
 
+Scratch PlanBuilder::TakeAwaited(uint64_t words) {
+  constexpr uint64_t kBlock = 16384;  // enough for a row of most models
+  const uint64_t bytes = words * sizeof(uint32_t);
+  if (awaited_.bytes < bytes) {
+    awaited_ = scratch_.New(RoundUp(bytes, kBlock));
+    const auto no_sum = uint32_t{kernels::MatVecDot::kNoSumYet};
+    const auto source = std::as_bytes(std::span(&no_sum, 1));
+    CopyColumns(*this, {.rows = {static_cast<int64_t>(awaited_.bytes / sizeof(no_sum)), 0, 0},
+                        .columns = 1,
+                        .from = {.scratch = {scratch_.Constant(source), source.size()}},
+                        .from_columns = 0,
+                        .to = {.scratch = awaited_},
+                        .to_columns = 1});
+  }
+  const Scratch taken{awaited_.address, bytes};
+  awaited_ = {awaited_.address + bytes, awaited_.bytes - bytes};
+  return taken;
+}
+
 const DeviceWeight& PlanBuilder::WeightOf(const rl_value& value) {
   return *sdk::WeightOf<DeviceWeight>(value);
 }

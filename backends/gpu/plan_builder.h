@@ -103,6 +103,9 @@ class PlanBuilder {
   [[nodiscard]] AddressMap& addresses() { return addresses_; }
   [[nodiscard]] ScratchPool& scratch() { return scratch_; }
   [[nodiscard]] DispatchList& dispatches() { return dispatches_; }
+  // Memory of `words` words in which a dispatch leaves numbers that other workgroups of it wait
+  // for: each is MatVecDot::kNoSumYet when a step begins.
+  Scratch TakeAwaited(uint64_t words);
 
  private:
   friend class RowChunk;
@@ -119,6 +122,7 @@ class PlanBuilder {
   ScratchPool scratch_;
   AddressMap addresses_;
   DispatchList dispatches_;
+  Scratch awaited_;  // what is left of TakeAwaited() memory
 };
 
 // While it exists, T and R of the plan's dispatches are the rows of a chunk, at most `rows`, which

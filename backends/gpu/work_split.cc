@@ -11,7 +11,7 @@ uint64_t BytesOf(const Dispatch& dispatch) { return dispatch.shares.rows * dispa
 
 // Totals of the dispatches of one level.
 struct Level {
-  uint64_t others = 0;  // workgroups of dispatches that cannot be split
+  uint64_t others = 0;  // workgroups whose work cannot be split
   uint64_t bytes = 0;   // weight bytes of the dispatches that can be split
   uint64_t given = 0;   // the part of `bytes` whose workgroups are assigned
 };
@@ -26,8 +26,9 @@ void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels
     const auto& groups = dispatches[i].groups;
     Level& level = all[levels[i]];
     level.bytes += BytesOf(dispatches[i]);
-    if (dispatches[i].shares.rows == 0 && !row_by_row)
-      level.others += groups[0] * groups[1] * groups[2];
+    const Dispatch::Shares& shares = dispatches[i].shares;
+    const uint64_t fixed = shares.rows == 0 ? groups[0] : shares.first_groups;
+    if (!row_by_row) level.others += fixed * groups[1] * groups[2];
   }
   for (size_t i = 0; i < dispatches.size(); ++i) {
     const uint64_t rows = dispatches[i].shares.rows;

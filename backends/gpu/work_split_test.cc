@@ -50,6 +50,12 @@ TEST(Balance, AProductAloneHasAllWorkgroups) {
   EXPECT_THAT(GroupsOf({Product(4096, 100), Product(50, 100)}, {0, 1}, 132), ElementsAre(132, 50));
 }
 
+TEST(Balance, TheFirstWorkgroupsOfAProductComeInAddition) {
+  Dispatch adapted = Product(1000, 30);
+  adapted.shares.first_groups = 2;
+  EXPECT_THAT(GroupsOf({adapted, Product(1000, 10)}, {0, 0}, 102), ElementsAre(2 + 75, 25));
+}
+
 TEST(Balance, ProductsOfALevelShareByTheirBytes) {
   EXPECT_THAT(GroupsOf({Product(1000, 30), Product(1000, 10)}, {0, 0}, 100), ElementsAre(75, 25));
 }

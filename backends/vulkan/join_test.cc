@@ -102,7 +102,9 @@ size_t LocalArrays(const Spirv& code) {
 size_t Count(const Spirv& code, spv::Op op) { return All(code, op).size(); }
 
 // A product of q4_k after a norm.
-Spirv Product(uint32_t columns) { return Task(kMatVecDotTask, {12, 1, 2, 2, 0, 0, 1, 0, columns}); }
+Spirv Product(uint32_t columns) {
+  return Task(kMatVecDotTask, {12, 1, 2, 2, 0, 0, 1, 0, 0, columns});
+}
 Spirv Attention(uint32_t dim) {
   return Task(kAttentionTask, {8, 1, 2, 1, dim, 1, 1, 512, 512, 0, 0x3F800000, 8, 1});
 }

@@ -13,9 +13,6 @@
 
 namespace rullama::cli {
 
-// Tokens of a chunk unless the user says otherwise.
-inline constexpr int64_t kDefaultChunkTokens = 512;
-
 nlohmann::json JsonOf(const DivergenceReport& report);
 std::string TextOf(const DivergenceReport& report);
 nlohmann::json JsonOf(const ChoiceScore& score);

@@ -13,6 +13,12 @@
 // row has been read; it is applied to the results, so that nothing waits for it.
 #include "lanes.kernel"
 #include "math.kernel"
+#include "reduce.kernel"
+// adapter.kernel
+#define LEAVE_WORD(memory, i, x) ((volatile uint*)(memory))[i] = x
+#define LOOK_AT_WORD(memory, i) ((volatile uint*)(memory))[i]
+#define STUCK() ((Step*)push.step)->failed_op = kStuckStep
+#include "adapter.kernel"
 #include "small_numbers.cuh"
 #include "weights.kernel"
 
@@ -32,10 +38,12 @@
 // A thread loads quads of a row some at a time, and decodes the chunks of some rows of weights.
 STRUCT(Own) {
   float acc[kOwnRows * kHalves];
-  float factor[kOwnRows];             // of the last norm of a row
-  RawChunk raw[kUnderWay * kHalves];  // on their way
-  uint rows;                          // of the workgroup, that exist
-  uint expert;                        // the lanes of a subgroup know all experts of the row
+  float factor[kOwnRows];              // of the last norm of a row
+  RawChunk raw[kUnderWay * kHalves];   // on their way
+  uint first_sum[kOwnRows * kHalves];  // bits of a lane's first sum with A
+  float first_b[kHalves];              // and its weight of B
+  uint rows;                           // of the workgroup, that exist
+  uint expert;                         // the lanes of a subgroup know all experts of the row
 };
 OWN_VARIABLES
 
@@ -176,10 +184,11 @@ __forceinline__ void AddResidual(ARGS_ const Prologue& first, uint own, uint row
   }
 }
 
-// A row with its norms: all that is read is on its way at once.
-__forceinline__ void StageNormedRow(ARGS_ const Prologue& first, uint own) {
+// A row before its last norm, and the weights of that: all that is read is on its way at once.
+__forceinline__ void LoadNormedRow(ARGS_ const Prologue& first, uint own, float4* x,
+                                   float4* norm_weight) {
   const uint row = FirstOwnRow() + own;
-  float4 x[kTurns], residual[kTurns], weight[kTurns], norm_weight[kTurns];
+  float4 residual[kTurns], weight[kTurns];
   LoadQuads(ARGS x, AdvanceBy(first.x, row, push.k * 4), 0.0f);
   const bool adds = first.residual != nullptr;
   if (adds) {
@@ -188,12 +197,39 @@ __forceinline__ void StageNormedRow(ARGS_ const Prologue& first, uint own) {
   }
   LoadQuads(ARGS norm_weight, first.norm_weight, 1.0f);
   if (adds) AddResidual(ARGS first, own, row, x, residual, weight);
+}
+
+__forceinline__ void StageNormedRow(ARGS_ const Prologue& first, uint own) {
+  float4 x[kTurns], norm_weight[kTurns];
+  LoadNormedRow(ARGS first, own, x, norm_weight);
   NoteSquares(own + kOwnRows, x);
   UNROLL for (uint t = 0; t < kTurns; ++t) {
     if (t * THREADS < push.k / 4) {
       StageQuad(ARGS own, t * THREADS + ME, x[t] * norm_weight[t]);
     }
   }
+}
+
+// The sums of a row with this block's rows of A. They have not the factor of the last norm, which
+// results get.
+__forceinline__ void MultiplyByA(ARGS_ const Adapter& adapter, const Prologue* first, uint own) {
+  const uint row = FirstOwnRow() + own;
+  float4 sums = BROADCAST(0.0f);
+  if (first != nullptr) {
+    float4 x[kTurns], norm_weight[kTurns];
+    LoadNormedRow(ARGS * first, own, x, norm_weight);
+    UNROLL for (uint t = 0; t < kTurns; ++t) {
+      if (t * THREADS < push.k / 4) {
+        sums += QuadTimesA(ARGS adapter, t * THREADS + ME, x[t] * norm_weight[t]);
+      }
+    }
+  } else {
+    const float4* x = (const float4*)AdvanceBy(push.x, row, push.k * 4);
+    UNROLL_TERMS for (uint quad = ME; quad < push.k / 4; quad += THREADS) {
+      sums += QuadTimesA(ARGS adapter, quad, x[quad]);
+    }
+  }
+  LeaveSums(ARGS row, sums);
 }
 
 // The factor of the last norm, after all of the row has been staged.
@@ -391,6 +427,51 @@ __forceinline__ float ExtraOf(OWNED_ ARGS_ uint own, uint weight_row, uint end) 
   return own < MINE(rows) ? FLOATS(extra)[Offset(FirstOwnRow() + own) * push.n + weight_row] : 0.0f;
 }
 
+// The sum that a lane has first: lanes beyond the rank have some sum, times 0.
+__forceinline__ uint FirstSum(const Push& push, uint lane) { return min(lane, push.count - 1); }
+
+__forceinline__ const float* RowOfB(ARGS_ const Adapter& adapter, uint half_glu, uint weight_row) {
+  const Memory b = half_glu == 0 ? adapter.b : adapter.b2;
+  return FLOATS_AT(AdvanceBy(b, min(weight_row, push.n - 1), push.span));
+}
+
+__forceinline__ void LoadB(OWNED_ ARGS_ const Adapter& adapter, uint lane, uint weight_row) {
+  UNROLL for (uint h = 0; h < kHalves; ++h) {
+    const float b = RowOfB(ARGS adapter, h, weight_row)[FirstSum(push, lane)];
+    MINE(first_b)[h] = lane < push.count ? b : 0.0f;
+  }
+}
+
+// Looks for the first sums and waits for none.
+__forceinline__ void LookForSums(OWNED_ ARGS_ uint lane) {
+  UNROLL for (uint own = 0; own < kOwnRows; ++own) {
+    if (own >= MINE(rows)) break;
+    UNROLL for (uint h = 0; h < kHalves; ++h) {
+      const Offset place = PlaceOfSum(ARGS FirstOwnRow() + own, h, FirstSum(push, lane));
+      MINE(first_sum)[own * kHalves + h] = LOOK_AT_WORD(push.factor, place);
+    }
+  }
+}
+
+// Adds the terms of the adapter that a lane has to its sums.
+__forceinline__ void AddB(OWNED_ ARGS_ const Adapter& adapter, uint lane, uint weight_row) {
+  UNROLL for (uint own = 0; own < kOwnRows; ++own) {
+    if (own >= MINE(rows)) break;
+    UNROLL for (uint h = 0; h < kHalves; ++h) {
+      const Offset place = PlaceOfSum(ARGS FirstOwnRow() + own, h, 0);
+      uint& bits = MINE(first_sum)[own * kHalves + h];
+      float& acc = MINE(acc)[own * kHalves + h];
+      const float first = AwaitedSum(ARGS place + FirstSum(push, lane), bits);
+      bits = as_uint(first);
+      acc = fma(first, MINE(first_b)[h], acc);
+      for (uint i = lane + push.lanes; i < push.count; i += push.lanes) {
+        const float b = RowOfB(ARGS adapter, h, weight_row)[i];
+        acc = fma(AwaitedSum(ARGS place + i, kNoSumYet), b, acc);
+      }
+    }
+  }
+}
+
 __forceinline__ void StoreResult(OWNED_ ARGS_ uint own, uint lane, uint weight_row, uint end,
                                  float extra) {
   const float factor = MINE(factor)[own];
@@ -411,9 +492,16 @@ EARLY_KERNEL(matvec_dot) {
   const uint lane = ME & (push.lanes - 1), group = ME / push.lanes;
   const uint groups = THREADS / push.lanes;  // that have a row of weights each
   // Rows of weights in equal shares, whatever their number.
-  const uint begin = WORKGROUP * push.share + min(WORKGROUP, push.remainder);
-  const uint end = begin + push.share + (WORKGROUP < push.remainder ? 1 : 0);
+  const uint sharer = WORKGROUP - (kAdapted != 0 ? push.used : 0);
+  const uint begin = sharer * push.share + min(sharer, push.remainder);
+  const uint end = begin + push.share + (sharer < push.remainder ? 1 : 0);
   if (kExperts != kNoExperts) LoadExperts(OWNED ARGS SUBGROUP_LANE);
+  const bool is_of_a = IsOfA(ARGS WORKGROUP);
+  Adapter adapter;
+  if (kAdapted != 0) adapter = *(const Adapter*)push.experts;
+  if (is_of_a) {
+    for (uint i = 0; i < push.expert_rows; ++i) PrefetchAll(RowOfA(ARGS adapter, i), push.k * 4);
+  }
   WeightRow rows[kHalves];
   UNROLL for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(OWNED ARGS begin + group, h);
   UNROLL for (uint i = 0; i < kUnderWay; ++i) LoadTurn(OWNED ARGS rows, 0, i, lane);
@@ -431,6 +519,11 @@ EARLY_KERNEL(matvec_dot) {
     if (FirstOwnRow() >= rows_of_x) return;
     MINE(rows) = min(rows_of_x - FirstOwnRow(), uint(kOwnRows));
   }
+  if (is_of_a) {
+    for (uint own = 0; own < MINE(rows); ++own) MultiplyByA(ARGS adapter, first, own);
+    return;
+  }
+  UNROLL for (uint i = 0; i < kOwnRows * kHalves; ++i) MINE(first_sum)[i] = kNoSumYet;
   // Rows that do not exist are left out: their results are not stored.
   for (uint own = 0; own < MINE(rows); ++own) {
     if (first == nullptr) {
@@ -450,6 +543,7 @@ EARLY_KERNEL(matvec_dot) {
       extra[own] = ExtraOf(OWNED ARGS own, weight_row, end);
     }
     UNROLL for (uint i = 0; i < kOwnRows * kHalves; ++i) MINE(acc)[i] = 0.0f;
+    if (kAdapted != 0) LoadB(OWNED ARGS adapter, lane, weight_row);
     const uint turn = push.lanes * kUnderWay;
     for (uint first = 0; first < Chunks(push); first += turn) {
       // A chunk makes room for that of the next turn, or in the end for itself once more: a choice
@@ -457,6 +551,7 @@ EARLY_KERNEL(matvec_dot) {
       const bool ends_row = first + turn >= Chunks(push);
       const bool ends = ends_row && first_row + groups >= end;
       const uint next = ends ? first : ends_row ? 0 : first + turn;
+      if (kAdapted != 0 && ends_row && first_row == begin) LookForSums(OWNED ARGS lane);
       if (ends_row && !ends) {
         UNROLL for (uint h = 0; h < kHalves; ++h) {
           rows[h] = RowAt(OWNED ARGS weight_row + groups, h);
@@ -468,6 +563,7 @@ EARLY_KERNEL(matvec_dot) {
         UNROLL for (uint j = i; j < i + kAtATime; ++j) LoadTurn(OWNED ARGS rows, next, j, lane);
       }
     }
+    if (kAdapted != 0) AddB(OWNED ARGS adapter, lane, weight_row);
     UNROLL for (uint own = 0; own < kOwnRows; ++own) {
       StoreResult(OWNED ARGS own, lane, weight_row, end, extra[own]);
     }

@@ -29,6 +29,21 @@ struct Own {
 };
 OWN_VARIABLES
 #include "prologue.kernel"
+// Words that a workgroup leaves while others look for them (adapter.kernel).
+#ifdef TASK
+#define LEAVE_WORD(memory, i, x) \
+  atomicStore(U32(memory).v[i], x, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed)
+#define LOOK_AT_WORD(memory, i) \
+  atomicLoad(U32(memory).v[i], gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed)
+#else
+layout(buffer_reference, std430, buffer_reference_align = 4) volatile coherent buffer AwaitedU32 {
+  uint v[];
+};
+#define LEAVE_WORD(memory, i, x) AwaitedU32(memory).v[i] = x
+#define LOOK_AT_WORD(memory, i) AwaitedU32(memory).v[i]
+#endif
+#define STUCK() Step(p.step).failed_op = kStuckStep
+#include "adapter.kernel"
 
 // Runs of 16 elements, as many as the chunks have, in groups of 16 (PlaceOf).
 const uint kRuns = (kMaxColumns + 255) / 256 * 16;
@@ -92,6 +107,33 @@ void StageQuad(uint own, uint quad, vec4 x) {
   if (part == 0) shared_scale[own * kRuns + place] = vec2(scale, scale * float(sum));
 }
 
+Adapter adapter;             // if kAdapted; set by main()
+vec4 first_a[kMostRowsOfA];  // the first quads of A of an invocation, on their way
+
+void LoadA() {
+  [[unroll]] for (uint i = 0; i < kMostRowsOfA; ++i) first_a[i] = QuadOfA(adapter, i, Index());
+}
+
+// The sums of the row with this workgroup's rows of A. A row with norms is in MINE(x_row).
+void MultiplyByA(uint row_of_x, uvec2 x) {
+  const bool has_norms = !IsNull(p.prologue);
+  const vec4 first_x = has_norms ? MINE(x_row)[0] : QuadOf(x, true, Index(), 0.0);
+  vec4 sums = vec4(Dot(first_a[0], first_x), Dot(first_a[1], first_x), Dot(first_a[2], first_x),
+                   Dot(first_a[3], first_x));
+  if (has_norms) {
+    [[unroll]] for (uint t = 1; t < kTurns; ++t) {
+      sums += QuadTimesA(adapter, RowPlace(t), MINE(x_row)[t]);
+    }
+  } else {
+    const uint turn = gl_WorkGroupSize.x;
+    for (uint quad = Index() + turn; quad < kRowQuads; quad += 2 * turn) {  // two at a time
+      const vec4 next = QuadTimesA(adapter, quad + turn, QuadOf(x, true, quad + turn, 0.0));
+      sums += QuadTimesA(adapter, quad, QuadOf(x, true, quad, 0.0)) + next;
+    }
+  }
+  LeaveSums(row_of_x, sums);
+}
+
 void StageRow(uint own) {
   const uint turn = kTurns * gl_WorkGroupSize.x;
   const uint row_of_x = FirstOwnRow() + own;
@@ -100,6 +142,10 @@ void StageRow(uint own) {
     LoadRow(x, 0);
   } else {
     LoadNormedRow(row_of_x);  // all of it at once
+  }
+  if (IsOfA(GROUP.x)) {
+    MultiplyByA(row_of_x, x);
+    return;
   }
   for (uint first = 0; first < p.k / 4; first += turn) {
     vec4 row[kTurns];
@@ -211,6 +257,53 @@ float ExtraOf(uint own, uint weight_row, uint end) {
   return own < own_rows ? F32(p.extra).v[(FirstOwnRow() + own) * p.n + weight_row] : 0.0;
 }
 
+// What a lane has of an adapter: bits of its first sum for each row of x and half, and its first
+// weight of B for each half.
+uint first_sum[kOwnRows * kHalves];
+float first_b[kHalves];
+
+// The sum that a lane has first: lanes beyond the rank have some sum, times 0.
+uint FirstSum(uint lane) { return min(lane, p.count - 1); }
+
+uvec2 RowOfB(uint half_glu, uint weight_row) {
+  return AdvanceBy(half_glu == 0 ? adapter.b : adapter.b2, min(weight_row, p.n - 1), p.span);
+}
+
+void LoadB(uint lane, uint weight_row) {
+  [[unroll]] for (uint h = 0; h < kHalves; ++h) {
+    const float b = F32(RowOfB(h, weight_row)).v[FirstSum(lane)];
+    first_b[h] = lane < p.count ? b : 0.0;
+  }
+}
+
+// Looks for the first sums and waits for none.
+void LookForSums(uint lane) {
+  [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
+    if (own >= own_rows) break;
+    [[unroll]] for (uint h = 0; h < kHalves; ++h) {
+      const uint place = PlaceOfSum(FirstOwnRow() + own, h, FirstSum(lane));
+      first_sum[own * kHalves + h] = LOOK_AT_WORD(p.factor, place);
+    }
+  }
+}
+
+// Adds the terms of the adapter that a lane has to its sums.
+void AddB(uint lane, uint weight_row) {
+  [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
+    if (own >= own_rows) break;
+    [[unroll]] for (uint h = 0; h < kHalves; ++h) {
+      const uint at = own * kHalves + h, place = PlaceOfSum(FirstOwnRow() + own, h, 0);
+      const float first = AwaitedSum(place + FirstSum(lane), first_sum[at]);
+      first_sum[at] = floatBitsToUint(first);
+      acc[at] = fma(first, first_b[h], acc[at]);
+      for (uint i = lane + p.lanes; i < p.count; i += p.lanes) {
+        const float b = F32(RowOfB(h, weight_row)).v[i];
+        acc[at] = fma(AwaitedSum(place + i, kNoSumYet), b, acc[at]);
+      }
+    }
+  }
+}
+
 void Store(uint own, uint lane, uint weight_row, uint end, float extra) {
   float y = SumOfLanes(acc[own * kHalves], p.lanes);
   if (kHalves == 2) y = GeluTanh(y) * SumOfLanes(acc[own * kHalves + kHalves - 1], p.lanes);
@@ -229,8 +322,13 @@ void main() {
   const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
   const uint groups = gl_WorkGroupSize.x / p.lanes;  // that have a row of weights each
   // Rows of weights in equal shares, whatever their number.
-  const uint begin = GROUP.x * p.share + min(GROUP.x, p.remainder);
-  const uint end = begin + p.share + (GROUP.x < p.remainder ? 1 : 0);
+  const uint sharer = GROUP.x - (kAdapted != 0 ? p.used : 0);
+  const uint begin = sharer * p.share + min(sharer, p.remainder);
+  const uint end = begin + p.share + (sharer < p.remainder ? 1 : 0);
+  if (kAdapted != 0) {
+    adapter = AdapterAt(p.experts).v;
+    LoadA();
+  }
   if (kExperts != 0) LoadExperts();
   WeightRow rows[kHalves];
   [[unroll]] for (uint h = 0; h < kHalves; ++h) {
@@ -241,6 +339,8 @@ void main() {
     }
   }
   StageRows();
+  if (IsOfA(GROUP.x)) return;
+  [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) first_sum[i] = kNoSumYet;
   // A subgroup without a row leaves its time to the others.
   const uint first_together = begin + (kTogether != 0 ? 0 : FirstTogether() / p.lanes);
   for (uint first_row = begin; first_row - begin + first_together < end; first_row += groups) {
@@ -248,6 +348,7 @@ void main() {
     float extra[kOwnRows];
     [[unroll]] for (uint own = 0; own < kOwnRows; ++own) extra[own] = ExtraOf(own, weight_row, end);
     [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) acc[i] = 0.0;
+    if (kAdapted != 0) LoadB(lane, weight_row);
     const uint turn = p.lanes * kUnroll;
     for (uint first = 0; first < Chunks(); first += turn) {
       // A chunk makes room for that of the next turn, or in the end for itself once more: a choice
@@ -255,6 +356,7 @@ void main() {
       const bool ends_row = first + turn >= Chunks();
       const bool ends = ends_row && first_row + groups >= end;
       const uint next = ends ? first : ends_row ? 0 : first + turn;
+      if (kAdapted != 0 && ends_row && first_row == begin) LookForSums(lane);
       if (ends_row && !ends) {
         [[unroll]] for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(weight_row + groups, h);
       }
@@ -265,6 +367,7 @@ void main() {
         }
       }
     }
+    if (kAdapted != 0) AddB(lane, weight_row);
     [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
       Store(own, lane, weight_row, end, extra[own]);
     }
