@@ -69,7 +69,7 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   RL_RETURN_IF_ERROR(ChooseSettings(leaves_out ? WithoutAssistant(options, config()) : options));
   if (const Status drafts = CheckDrafts(); !drafts) {
     if (assistant->asked) {
-      return MakeError(drafts.error().kind, "draft.refused",
+      return MakeError(ErrorKind::kBackend, "draft.refused",
                        "the drafter '{}' does not run with this backend: {}", assistant->name,
                        drafts.error().message);
     }
