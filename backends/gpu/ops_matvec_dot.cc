@@ -59,16 +59,17 @@ ExpertLayout ExpertsOf(ProductMode mode) {
 // product.
 struct AdapterPlan {
   uint32_t rank = 0;
-  uint32_t rows = 0;         // of A, of a workgroup
-  uint32_t groups = 0;       // workgroups
-  uint64_t b_stride = 0;     // bytes of a row of B
-  Operand record{}, sums{};  // MatVecDotArgs::experts and factor
+  uint32_t rows = 0;      // of A, of a workgroup
+  uint32_t groups = 0;    // workgroups
+  uint64_t b_stride = 0;  // bytes of a row of B
+  Operand b{}, sums{};    // MatVecDotArgs::experts and factor
 };
 
 AdapterPlan AdapterPlanOf(PlanBuilder& plan, const Product& product) {
   if (product.adapter == nullptr) return {};
-  // A of a workgroup: a few microseconds' work, which ends before the others need it.
-  constexpr uint64_t kBytes = 32768, kMost = kernels::MatVecDot::kMostRowsOfA;
+  // A of a workgroup: a few microseconds' work, which ends before the others need it. Of the
+  // longest rows one has two: each of these workgroups is one less for W.
+  constexpr uint64_t kBytes = 131072, kMost = kernels::MatVecDot::kMostRowsOfA;
   const Epilogue& adapter = *product.adapter;
   const auto shape_of = [&](uint32_t value) {
     return PlanBuilder::WeightOf(plan.graph().value(value)).shape();
@@ -77,17 +78,20 @@ AdapterPlan AdapterPlanOf(PlanBuilder& plan, const Product& product) {
   const WeightShape a = shape_of(adapter.adapter.a);
   const uint64_t all = a.rows * (product.up != 0 ? 2 : 1);
   const uint64_t groups = CeilDiv(all, std::clamp<uint64_t>(kBytes / a.stride, 1, kMost));
-  const kernels::AdapterLayout record{.a = address_of(adapter.adapter.a),
-                                      .b = address_of(adapter.adapter.b),
-                                      .a2 = address_of(adapter.up_adapter.a),
-                                      .b2 = address_of(adapter.up_adapter.b)};
-  const auto bytes = std::as_bytes(std::span(&record, 1));
+  Operand b{.value = adapter.adapter.b};
+  if (product.up != 0) {
+    const kernels::GatedAdapterLayout record{.b = address_of(adapter.adapter.b),
+                                             .a2 = address_of(adapter.up_adapter.a),
+                                             .b2 = address_of(adapter.up_adapter.b)};
+    const auto bytes = std::as_bytes(std::span(&record, 1));
+    b = {.scratch = {plan.scratch().Constant(bytes), bytes.size()}};
+  }
   const uint64_t sums = static_cast<uint64_t>(plan.Max(product.rows)) * all;
   return {.rank = static_cast<uint32_t>(a.rows),
           .rows = static_cast<uint32_t>(CeilDiv(all, groups)),
           .groups = static_cast<uint32_t>(groups),
           .b_stride = shape_of(adapter.adapter.b).stride,
-          .record = {.scratch = {plan.scratch().Constant(bytes), bytes.size()}},
+          .b = b,
           .sums = {.scratch = plan.TakeAwaited(sums)}};
 }
 
@@ -148,9 +152,9 @@ void EmitByteGemv(PlanBuilder& plan, const Product& product, const ProductOperan
                   {.x = operands.x,
                    .weight = product.gate,
                    .weight2 = product.up,
-                   .extra = operands.extra,
+                   .extra = adapted ? product.adapter->adapter.a : BufferArgument(operands.extra),
                    .y = operands.y,
-                   .experts = adapted ? BufferArgument(adapter.record) : operands.experts,
+                   .experts = adapted ? BufferArgument(adapter.b) : operands.experts,
                    .factor = adapted ? adapter.sums : operands.factor,
                    .rows = product.rows,
                    .n = shares.rows,

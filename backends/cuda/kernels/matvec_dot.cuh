@@ -210,26 +210,62 @@ __forceinline__ void StageNormedRow(ARGS_ const Prologue& first, uint own) {
   }
 }
 
-// The sums of a row with this block's rows of A. They have not the factor of the last norm, which
-// results get.
-__forceinline__ void MultiplyByA(ARGS_ const Adapter& adapter, const Prologue* first, uint own) {
+// The sums of a row with this block's rows of A, of which a thread has the first quads. They have
+// not the factor of the last norm, which results get.
+__forceinline__ void MultiplyByA(ARGS_ const Adapter& adapter, const float4* first_a,
+                                 const Prologue* first, uint own) {
   const uint row = FirstOwnRow() + own;
-  float4 sums = BROADCAST(0.0f);
+  const auto times_first = [&](float4 x) {
+    return make_float4(Dot(first_a[0], x), Dot(first_a[1], x), Dot(first_a[2], x),
+                       Dot(first_a[3], x));
+  };
+  float4 sums;
   if (first != nullptr) {
     float4 x[kTurns], norm_weight[kTurns];
     LoadNormedRow(ARGS * first, own, x, norm_weight);
-    UNROLL for (uint t = 0; t < kTurns; ++t) {
-      if (t * THREADS < push.k / 4) {
-        sums += QuadTimesA(ARGS adapter, t * THREADS + ME, x[t] * norm_weight[t]);
-      }
+    sums = times_first(x[0] * norm_weight[0]);
+    UNROLL for (uint t = 1; t < kTurns; ++t) {
+      sums += QuadTimesA(ARGS adapter, t * THREADS + ME, x[t] * norm_weight[t]);
     }
   } else {
     const float4* x = (const float4*)AdvanceBy(push.x, row, push.k * 4);
-    UNROLL_TERMS for (uint quad = ME; quad < push.k / 4; quad += THREADS) {
+    sums = times_first(QuadOf(ARGS x, ME));
+    UNROLL_TERMS for (uint quad = THREADS + ME; quad < push.k / 4; quad += THREADS) {
       sums += QuadTimesA(ARGS adapter, quad, x[quad]);
     }
   }
   LeaveSums(ARGS row, sums);
+}
+
+__forceinline__ Adapter AdapterOf(const Push& push) {
+  Adapter adapter = {push.extra, push.experts, push.extra, push.experts};
+  if (kHalves == 2) {
+    const GatedAdapter* gated = (const GatedAdapter*)push.experts;
+    adapter.b = gated->b;
+    adapter.a2 = gated->a2;
+    adapter.b2 = gated->b2;
+  }
+  return adapter;
+}
+
+// All that a block does that multiplies with A.
+__forceinline__ void RunOfA(ARGS_ uint overlap) {
+  const Adapter adapter = AdapterOf(push);
+  const Prologue* first = push.prologue;
+  float4 first_a[kMostRowsOfA];
+  UNROLL for (uint i = 0; i < kMostRowsOfA; ++i) first_a[i] = QuadOfA(ARGS adapter, i, ME);
+  if (push.k / 4 > THREADS) {
+    for (uint i = 0; i < push.expert_rows; ++i) PrefetchAll(RowOfA(ARGS adapter, i), push.k * 4);
+  }
+  if (first != nullptr) {
+    PrefetchAll(first->weight, push.k * 4);
+    PrefetchAll(first->norm_weight, push.k * 4);
+  }
+  WAIT_FOR_INPUTS();
+  const uint rows_of_x = kOneRow != 0 ? 1 : ROWS_OF(rows);
+  for (uint own = 0; own < kOwnRows && FirstOwnRow() + own < rows_of_x; ++own) {
+    MultiplyByA(ARGS adapter, first_a, first, own);
+  }
 }
 
 // The factor of the last norm, after all of the row has been staged.
@@ -411,7 +447,7 @@ __forceinline__ void AddTurn(OWNED_ ARGS_ uint first, uint i, uint lane) {
 }
 
 __forceinline__ bool IsGateOfExtra(const Push& push) {
-  return kExperts == kNoExperts && kHalves == 1 && !IS_NULL(extra);
+  return kExperts == kNoExperts && kHalves == 1 && kAdapted == 0 && !IS_NULL(extra);
 }
 
 // The factor of the result of a row of weights, for row `own` of the workgroup.
@@ -496,15 +532,13 @@ EARLY_KERNEL(matvec_dot) {
   const uint begin = sharer * push.share + min(sharer, push.remainder);
   const uint end = begin + push.share + (sharer < push.remainder ? 1 : 0);
   if (kExperts != kNoExperts) LoadExperts(OWNED ARGS SUBGROUP_LANE);
-  const bool is_of_a = IsOfA(ARGS WORKGROUP);
+  if (IsOfA(ARGS WORKGROUP)) return RunOfA(ARGS overlap);
   Adapter adapter;
-  if (kAdapted != 0) adapter = *(const Adapter*)push.experts;
-  if (is_of_a) {
-    for (uint i = 0; i < push.expert_rows; ++i) PrefetchAll(RowOfA(ARGS adapter, i), push.k * 4);
-  }
+  if (kAdapted != 0) adapter = AdapterOf(push);
   WeightRow rows[kHalves];
   UNROLL for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(OWNED ARGS begin + group, h);
   UNROLL for (uint i = 0; i < kUnderWay; ++i) LoadTurn(OWNED ARGS rows, 0, i, lane);
+  if (kAdapted != 0) LoadB(OWNED ARGS adapter, lane, begin + group);
   // The host wrote the record before the step.
   const Prologue* first = push.prologue;
   if (first != nullptr) {
@@ -518,10 +552,6 @@ EARLY_KERNEL(matvec_dot) {
     const uint rows_of_x = ROWS_OF(rows);
     if (FirstOwnRow() >= rows_of_x) return;
     MINE(rows) = min(rows_of_x - FirstOwnRow(), uint(kOwnRows));
-  }
-  if (is_of_a) {
-    for (uint own = 0; own < MINE(rows); ++own) MultiplyByA(ARGS adapter, first, own);
-    return;
   }
   UNROLL for (uint i = 0; i < kOwnRows * kHalves; ++i) MINE(first_sum)[i] = kNoSumYet;
   // Rows that do not exist are left out: their results are not stored.
@@ -543,7 +573,6 @@ EARLY_KERNEL(matvec_dot) {
       extra[own] = ExtraOf(OWNED ARGS own, weight_row, end);
     }
     UNROLL for (uint i = 0; i < kOwnRows * kHalves; ++i) MINE(acc)[i] = 0.0f;
-    if (kAdapted != 0) LoadB(OWNED ARGS adapter, lane, weight_row);
     const uint turn = push.lanes * kUnderWay;
     for (uint first = 0; first < Chunks(push); first += turn) {
       // A chunk makes room for that of the next turn, or in the end for itself once more: a choice
@@ -563,7 +592,10 @@ EARLY_KERNEL(matvec_dot) {
         UNROLL for (uint j = i; j < i + kAtATime; ++j) LoadTurn(OWNED ARGS rows, next, j, lane);
       }
     }
-    if (kAdapted != 0) AddB(OWNED ARGS adapter, lane, weight_row);
+    if (kAdapted != 0) {
+      AddB(OWNED ARGS adapter, lane, weight_row);
+      LoadB(OWNED ARGS adapter, lane, weight_row + groups);
+    }
     UNROLL for (uint own = 0; own < kOwnRows; ++own) {
       StoreResult(OWNED ARGS own, lane, weight_row, end, extra[own]);
     }

@@ -110,6 +110,15 @@ void StageQuad(uint own, uint quad, vec4 x) {
 Adapter adapter;             // if kAdapted; set by main()
 vec4 first_a[kMostRowsOfA];  // the first quads of A of an invocation, on their way
 
+void SetAdapter() {
+  adapter = Adapter(p.extra, p.experts, p.extra, p.experts);
+  if (kHalves != 2) return;
+  const GatedAdapter gated = GatedAdapterAt(p.experts).v;
+  adapter.b = gated.b;
+  adapter.a2 = gated.a2;
+  adapter.b2 = gated.b2;
+}
+
 void LoadA() {
   [[unroll]] for (uint i = 0; i < kMostRowsOfA; ++i) first_a[i] = QuadOfA(adapter, i, Index());
 }
@@ -242,7 +251,7 @@ void AddChunk(uint chunk, uint i) {
   }
 }
 
-bool IsGateOfExtra() { return kExperts == 0 && kHalves == 1 && !IsNull(p.extra); }
+bool IsGateOfExtra() { return kExperts == 0 && kHalves == 1 && kAdapted == 0 && !IsNull(p.extra); }
 
 // The factor of the result of a row of weights, for row `own` of the workgroup.
 float ExtraOf(uint own, uint weight_row, uint end) {
@@ -326,7 +335,7 @@ void main() {
   const uint begin = sharer * p.share + min(sharer, p.remainder);
   const uint end = begin + p.share + (sharer < p.remainder ? 1 : 0);
   if (kAdapted != 0) {
-    adapter = AdapterAt(p.experts).v;
+    SetAdapter();
     LoadA();
   }
   if (kExperts != 0) LoadExperts();
@@ -338,6 +347,7 @@ void main() {
       raw[i * kHalves + h] = LoadChunk(rows[h], i * p.lanes + lane);
     }
   }
+  if (kAdapted != 0) LoadB(lane, begin + group);
   StageRows();
   if (IsOfA(GROUP.x)) return;
   [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) first_sum[i] = kNoSumYet;
@@ -348,7 +358,6 @@ void main() {
     float extra[kOwnRows];
     [[unroll]] for (uint own = 0; own < kOwnRows; ++own) extra[own] = ExtraOf(own, weight_row, end);
     [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) acc[i] = 0.0;
-    if (kAdapted != 0) LoadB(lane, weight_row);
     const uint turn = p.lanes * kUnroll;
     for (uint first = 0; first < Chunks(); first += turn) {
       // A chunk makes room for that of the next turn, or in the end for itself once more: a choice
@@ -356,18 +365,23 @@ void main() {
       const bool ends_row = first + turn >= Chunks();
       const bool ends = ends_row && first_row + groups >= end;
       const uint next = ends ? first : ends_row ? 0 : first + turn;
-      if (kAdapted != 0 && ends_row && first_row == begin) LookForSums(lane);
+      const bool looks = kAdapted != 0 && ends_row && first_row == begin;
       if (ends_row && !ends) {
         [[unroll]] for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(weight_row + groups, h);
       }
       [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
+        // The only turn of a row is too early for its first chunk.
+        if (looks && i == (first == 0 ? kUnroll - 1 : 0)) LookForSums(lane);
         AddChunk(first + i * p.lanes + lane, i);
         [[unroll]] for (uint h = 0; h < kHalves; ++h) {
           raw[i * kHalves + h] = LoadChunk(rows[h], next + i * p.lanes + lane);
         }
       }
     }
-    if (kAdapted != 0) AddB(lane, weight_row);
+    if (kAdapted != 0) {
+      AddB(lane, weight_row);
+      LoadB(lane, weight_row + groups);
+    }
     [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
       Store(own, lane, weight_row, end, extra[own]);
     }
