@@ -75,5 +75,34 @@ TEST(StepsOf, FollowBoundsAndSlotsAndTheKernelsOfTheDevice) {
   }
 }
 
+// Attention over caches of 4 slots, and experts.
+TEST(StepsOf, GoRowByRowWithExpertsOnlyIfTheirKernelsDo) {
+  const auto graph = ParseText(R"(graph "experts" T<=1 R<=1
+%0 = input "x" : f32[T,4,64]
+%1 = input "pos" : i32[T]
+%2 = input "slot" : i32[T]
+%3 = input "past" : i32[4]
+%4 = input "kv" : f32[T,1,64]
+%5 = state "k_cache" : f32[4,64,1,64]
+%6 = state "v_cache" : f32[4,64,1,64]
+%7 = input "row" : f32[T,256]
+%8 = constant "gate_up" : q4_k[8,256,256]
+%9 = constant "down" : q8_0[8,256,128]
+%10 = input "weights" : f32[T,2]
+%11 = input "chosen" : i32[T,2]
+%12 "y" = attention(%0, %4, %4, %5, %6, %1, %2, %1, %2, %3, _) {mask=causal, window=0, scale=1} : f32[T,4,64]
+%13 "z" = moe_ffn(%7, %10, %11, %8, _, %9, _) : f32[T,256]
+output "y" = %12 all
+output "z" = %13 all
+)");
+  ASSERT_TRUE(graph.has_value()) << graph.error().ToString();
+  const FlatGraph flat(*graph);
+  Target target;
+  target.prefers.row_kernels = true;
+  EXPECT_EQ(StepsOf(sdk::GraphView(*flat.view()), target).kind, StepKind::kRowByRow);
+  target.prefers.row_experts = false;
+  EXPECT_EQ(StepsOf(sdk::GraphView(*flat.view()), target).kind, StepKind::kFewRows);
+}
+
 }  // namespace
 }  // namespace rullama::gpu
