@@ -63,7 +63,10 @@ export class ModelStore {
       };
       signal?.addEventListener("abort", stop, { once: true });
       worker.onmessage = ({ data: { progress, done, error } }) => {
-        if (progress) return onProgress(progress);
+        if (progress) {
+          if (!signal?.aborted) onProgress(progress);
+          return;
+        }
         signal?.removeEventListener("abort", stop);
         worker.terminate();
         if (done) resolve();

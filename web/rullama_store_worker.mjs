@@ -8,6 +8,8 @@ import { DESCRIPTION, folderOfModels, keyOf } from "./store_folder.mjs";
 const PART = 64 * 2 ** 20;   // bytes of one request
 const CHECKED = 4 * 2 ** 20; // bytes that are read at once for the sum
 const TRIES = 6;             // of a request that fails, with pauses of 0.25, 0.5, 1, ... seconds
+const LOCK_TRIES = 20;       // to write a file that another page writes
+const LOCK_PAUSE = 250;      // milliseconds between them
 const PROGRESS_PAUSE = 100;  // milliseconds
 const FAILED = 6;            // the exit code of errors of input and output
 
@@ -31,13 +33,19 @@ function report(phase, done, total) {
   progress = { phase, done, total };
 }
 
-// A file of the folder that this worker alone may write.
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+// A file of the folder that this worker alone may write. A page that was closed has it for a moment longer.
 async function openHandle(folder, name) {
-  try {
-    return await (await folder.getFileHandle(name, { create: true })).createSyncAccessHandle();
-  } catch (error) {
-    if (error.name !== "NoModificationAllowedError") throw error;
-    throw new DownloadError("io.write", "another page downloads this model");
+  const file = await folder.getFileHandle(name, { create: true });
+  for (let tries = 1;; ++tries) {
+    try {
+      return await file.createSyncAccessHandle();
+    } catch (error) {
+      if (error.name !== "NoModificationAllowedError") throw error;
+      if (tries === LOCK_TRIES) throw new DownloadError("io.write", "another page downloads this model");
+    }
+    await pause(LOCK_PAUSE);
   }
 }
 
@@ -120,7 +128,7 @@ class Download {
         }
         if (this.#file.getSize() > before) tries = 0;
         if (++tries === TRIES) throw new DownloadError("pull.network", `${this.#url}: ${error.message}`);
-        await new Promise((resolve) => setTimeout(resolve, 125 * 2 ** tries));
+        await pause(125 * 2 ** tries);
       }
     }
   }
@@ -188,7 +196,7 @@ async function sumOf(file) {
     sum.update(part.subarray(0, count));
     at += count;
     report("check", at, size);
-    await new Promise((resolve) => setTimeout(resolve));  // {stop: true} may have come
+    await pause(0);  // {stop: true} may have come
     aborter.signal.throwIfAborted();
   }
   return sum.hex();
