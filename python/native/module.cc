@@ -22,6 +22,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -211,6 +212,7 @@ Request RequestOf(const nb::dict& values) {
       Find<std::vector<std::string>>(values, "stop").value_or(std::vector<std::string>());
   request.top_logprobs = FindCount<int32_t>(values, "top_logprobs").value_or(-1);
   request.reuse_prefix = Find<bool>(values, "reuse_prefix").value_or(true);
+  request.slot = FindCount<int32_t>(values, "slot").value_or(-1);
   request.drafts = Find<bool>(values, "drafts").value_or(true);
   request.max_draft = Find<int64_t>(values, "max_draft").value_or(-1);
   request.min_draft_probability = Find<double>(values, "min_draft_probability").value_or(-1);
@@ -284,6 +286,9 @@ class Model {
                                   bool thinking) const {
     return Unwrap(Open()->ChatTokens(messages, tools, thinking));
   }
+  int64_t SaveSlot(int32_t slot, const std::string& path, bool on_main_thread);
+  int64_t RestoreSlot(int32_t slot, const std::string& path, bool on_main_thread);
+  int64_t EraseSlot(int32_t slot, bool on_main_thread);
   FloatRows Embed(const std::vector<std::string>& texts, const std::string& task,
                   int64_t dimensions, bool on_main_thread);
   FloatRows Logits(const std::vector<int32_t>& ids, bool on_main_thread);
@@ -336,6 +341,39 @@ nb::dict Model::Info() const {
   result["takes_pictures"] = info.takes_pictures;
   result["takes_sound"] = info.takes_sound;
   return result;
+}
+
+int64_t Model::SaveSlot(int32_t slot, const std::string& path, bool on_main_thread) {
+  const std::shared_ptr<Engine> engine = Open();
+  std::stop_source stop;
+  return Unwrap(Await(
+                    on_main_thread,
+                    [&] {
+                      return engine->SaveSlot(slot, /*client=*/0, {.path = path}, stop.get_token());
+                    },
+                    [&] { stop.request_stop(); }))
+      .tokens;
+}
+
+int64_t Model::RestoreSlot(int32_t slot, const std::string& path, bool on_main_thread) {
+  const std::shared_ptr<Engine> engine = Open();
+  std::stop_source stop;
+  return Unwrap(Await(
+                    on_main_thread,
+                    [&] {
+                      return engine->RestoreSlot(slot, /*client=*/0, {.path = path},
+                                                 stop.get_token());
+                    },
+                    [&] { stop.request_stop(); }))
+      .tokens;
+}
+
+int64_t Model::EraseSlot(int32_t slot, bool on_main_thread) {
+  const std::shared_ptr<Engine> engine = Open();
+  std::stop_source stop;
+  return Unwrap(Await(
+      on_main_thread, [&] { return engine->EraseSlot(slot, /*client=*/0, {}, stop.get_token()); },
+      [&] { stop.request_stop(); }));
 }
 
 FloatRows Model::Embed(const std::vector<std::string>& texts, const std::string& task,
@@ -456,6 +494,11 @@ NB_MODULE(_rullama, module) {
            nb::arg("thinking"))
       .def("embed", &Model::Embed, nb::arg("texts"), nb::arg("task"), nb::arg("dimensions"),
            nb::arg("on_main_thread"))
+      .def("save_slot", &Model::SaveSlot, nb::arg("slot"), nb::arg("path"),
+           nb::arg("on_main_thread"))
+      .def("restore_slot", &Model::RestoreSlot, nb::arg("slot"), nb::arg("path"),
+           nb::arg("on_main_thread"))
+      .def("erase_slot", &Model::EraseSlot, nb::arg("slot"), nb::arg("on_main_thread"))
       .def("logits", &Model::Logits, nb::arg("ids"), nb::arg("on_main_thread"))
       .def("logits_parts", &Model::LogitsParts, nb::arg("ids"));
 }

@@ -275,6 +275,24 @@ class Model:
             return one
         return self._native.embed(list(text), task, dimensions, on_main_thread())
 
+    def save_slot(self, slot: int, path: str | os.PathLike[str]) -> int:
+        """Stores what a slot holds of its last answer, prompt included, in a file that only its
+        owner may read, for models of the same file, device and configuration. Returns the number of
+        tokens. Waits until the slot has no request. Raises ``slot.empty``, ``slot.no_space``,
+        ``usage.request``, ``io.*``."""
+        return self._native.save_slot(operator.index(slot), os.fspath(path), on_main_thread())
+
+    def restore_slot(self, slot: int, path: str | os.PathLike[str]) -> int:
+        """Puts into a slot what ``save_slot()`` stored: a request that begins with the same tokens
+        reads only what follows. Returns the number of tokens. Raises ``slot.not_found``,
+        ``slot.corrupt``, ``slot.mismatch``, ``slot.too_long``, ``io.*``; the slot then holds what it
+        held."""
+        return self._native.restore_slot(operator.index(slot), os.fspath(path), on_main_thread())
+
+    def erase_slot(self, slot: int) -> int:
+        """Forgets what a slot holds. Returns the number of tokens."""
+        return self._native.erase_slot(operator.index(slot), on_main_thread())
+
     def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The logits that follow each of ``ids``: float32 ``[len(ids), vocabulary]``, 1 MiB a row
         for a vocabulary of 262,144. Blocks; Ctrl-C takes effect within a step. Raises

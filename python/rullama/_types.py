@@ -119,6 +119,7 @@ class RequestOptions(SamplingOptions, total=False):
     audio: File | Sequence[File]  #: sounds (WAV, FLAC, Ogg, MP3), in the same way: <|audio|>
     image_tokens: int  #: most soft tokens of each picture, if there are any: 70, 140, 280, 560 or 1120
     reuse_prefix: bool  #: use what slots hold of a prompt with the same beginning
+    slot: int  #: the slot to run in, which is waited for; by default any
     drafts: bool  #: check guessed tokens (docs/drafts.md), if the model is opened with drafts; on by default
     max_draft: int  #: most tokens of a guess, at most drafts.max
     min_draft_probability: float  #: a guess of the model's own drafter ends before a less likely token

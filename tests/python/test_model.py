@@ -142,6 +142,29 @@ def test_embeddings_have_length_one(model):
     assert model.embed([]).shape == (0, model.info.width)
 
 
+def test_a_slot_goes_through_a_file(tmp_path):
+    config = {"context.slots": 2, "context.prefill_chunk": 8}
+    path = tmp_path / "slot"
+    prompt = "Well, Prince, so Genoa and Lucca are now just family estates"
+    with rullama.Model(E2B, backend="cpu", config=config) as model:
+        with pytest.raises(rullama.Error) as error:
+            model.save_slot(1, path)
+        assert error.value.id == "slot.empty"
+        first = model.generate(prompt, max_tokens=1, temperature=0, slot=1)
+        assert model.save_slot(1, path) >= first.prompt_tokens
+        assert model.erase_slot(1) >= first.prompt_tokens
+        assert model.erase_slot(1) == 0
+    with rullama.Model(E2B, backend="cpu", config=config) as model:
+        assert model.restore_slot(0, path) >= first.prompt_tokens
+        again = model.generate(prompt, max_tokens=1, temperature=0)
+        assert again.cached_tokens >= 8 and again.ids == first.ids
+        with pytest.raises(rullama.Error):
+            model.restore_slot(2, path)
+        with pytest.raises(rullama.Error) as error:
+            model.restore_slot(0, tmp_path / "none")
+        assert error.value.id == "slot.not_found"
+
+
 def test_a_difference_is_zero_for_the_same_and_not_for_another(model):
     same = rullama.diff(model, model, "The prince said")
     assert same.max_abs == 0 and same.max_kl == 0 and same.top1 == 1
