@@ -138,8 +138,7 @@ bool GpuPlan::RunsJoined(const Variant& variant) const {
 }
 
 void GpuPlan::Execute(int64_t t, int64_t r) {
-  // The counters of a step that got stuck may be anywhere.
-  if (stuck_) throw StuckError();
+  if (stuck_) throw StuckError(/*joined=*/true);
   if (driver_.host().Cancelled()) throw sdk::Error(RL_CANCELLED, "stopped before the step");
   Variant& variant = VariantFor(t, r);
   if (t != t_ || r != r_) {
@@ -153,6 +152,7 @@ void GpuPlan::Execute(int64_t t, int64_t r) {
     op_times_->Start(submitted_);
   }
   const bool joined = RunsJoined(variant);
+  running_joined_ = running_joined_ || joined;
   driver_.Submit(
       joined ? *variant.joined : *variant.commands,
       {&step_, offsetof(StepWords, failed_op), std::as_writable_bytes(std::span(&failed_, 1))});
@@ -163,8 +163,8 @@ void GpuPlan::Execute(int64_t t, int64_t r) {
   stats_.dispatches += joined ? 1 : variant.dispatches;
 }
 
-sdk::Error GpuPlan::StuckError() const {
-  if (joiner_ != nullptr) return joiner_->StuckError();
+sdk::Error GpuPlan::StuckError(bool joined) const {
+  if (joined) return joiner_->StuckError();
   return sdk::Error(RL_DEVICE_LOST,
                     "workgroups of a dispatch waited in vain for those before them");
 }
@@ -172,14 +172,15 @@ sdk::Error GpuPlan::StuckError() const {
 void GpuPlan::CheckFailure() {
   if (!running_) return;
   running_ = false;
+  const bool joined = std::exchange(running_joined_, false);
   ReadTimes();
   if (failed_ == 0) return;
   if (op_times_) op_times_->Start(submitted_);  // a failed execution has no times
   const uint32_t failed = std::exchange(failed_, 0);
   driver_.Write(step_, offsetof(StepWords, failed_op), std::as_bytes(std::span(&failed_, 1)));
   if (failed == kStuckStep) {
-    stuck_ = true;
-    throw StuckError();
+    stuck_ = joined;
+    throw StuckError(joined);
   }
   throw sdk::Error(RL_INVALID_ARGUMENT, "an index is out of range", failed - 1);
 }

@@ -72,8 +72,8 @@ class GpuPlan final : public sdk::Plan, public Noted {
   Variant& VariantFor(int64_t t, int64_t r);
   // Whether a step of it is one dispatch from now on.
   [[nodiscard]] bool RunsJoined(const Variant& variant) const;
-  // The error of a step whose failed op is kStuckStep.
-  [[nodiscard]] sdk::Error StuckError() const;
+  // The error of a step whose failed op is kStuckStep, which was one dispatch or many.
+  [[nodiscard]] sdk::Error StuckError(bool joined) const;
   void ReadTimes();
   void ReportTimes() const;
 
@@ -94,7 +94,10 @@ class GpuPlan final : public sdk::Plan, public Noted {
   int64_t t_ = -1, r_ = -1;          // in step_
   uint32_t failed_ = 0;              // read back after each step
   bool running_ = false;             // whether a failure has not been looked for yet
-  bool stuck_ = false;               // kStuckStep
+  bool running_joined_ = false;      // and some of those steps were one dispatch
+  // Whether a step in one dispatch was kStuckStep: its counters may be anywhere, so none runs
+  // again.
+  bool stuck_ = false;
   rl_plan_stats stats_{};
 };
 

@@ -193,6 +193,22 @@ TEST_F(PlanTest, JoinedStepsAreOneDispatchUntilOneIsStuck) {
   plan_.reset();
 }
 
+// They fill the memory in which workgroups wait for others anew.
+TEST_F(PlanTest, StepsOfManyDispatchesRunAgainAfterOneIsStuck) {
+  EveryStep joiner(driver_);
+  joiner.is_ready = false;
+  driver_.step_joiner = &joiner;
+  Make(NormsOf(1));
+  driver_.failed_op = kStuckStep;
+  const auto error = ErrorOfStep(1, 1);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code(), RL_DEVICE_LOST);
+  EXPECT_THAT(error->what(), HasSubstr("of a dispatch waited in vain"));
+  driver_.failed_op = 0;
+  EXPECT_EQ(ErrorOfStep(1, 1), std::nullopt);
+  plan_.reset();
+}
+
 TEST_F(PlanTest, StepsAreManyDispatchesUntilTheirKernelsAreJoined) {
   EveryStep joiner(driver_);
   joiner.is_ready = false;
