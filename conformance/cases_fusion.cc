@@ -208,6 +208,24 @@ void Adapted(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
+// Sums of products that look like adapters, but one product has a single result, which the sum adds
+// to each result of the other.
+void AdaptedByOne(CaseBuilder& b, DType dtype, int64_t k) {
+  constexpr int64_t kRows = 67, kRank = 8;
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, k}));
+  const ValueId a = b.Constant("a", F({kRank, k}), -0.2, 0.2);
+  const auto change = [&](const std::string& name, int64_t rows) {
+    const ValueId inner = g.Add(ops::Linear(x, a), name + ".inner");
+    return g.Add(ops::Linear(inner, b.Constant(name, F({rows, kRank}), -0.2, 0.2)),
+                 name + ".change");
+  };
+  const ValueId base = g.Add(ops::Linear(x, Matrix(b, "weight", dtype, kRows, k)), "base");
+  b.Output(g.Add(ops::Sum(base, change("one.b", 1)), "one.sum"));
+  const ValueId one = g.Add(ops::Linear(x, Matrix(b, "one.weight", dtype, 1, k)), "one.base");
+  b.Output(g.Add(ops::Sum(change("b", kRows), one), "sum"));
+}
+
 constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer},
                                  {"mlp", OpKind::kGeGluLinear, Mlp},
                                  {"gate", OpKind::kGeGlu, Gate},
@@ -218,6 +236,7 @@ constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer
                                  {"product_comes_between", OpKind::kMatMul, ProductComesBetween},
                                  {"two_norms", OpKind::kResidualNorm, TwoNorms},
                                  {"adapted", OpKind::kMatMul, Adapted},
+                                 {"adapted_by_one", OpKind::kMatMul, AdaptedByOne},
                                  {"experts", OpKind::kMoeFfn, Experts}};
 
 // Heads that are normed, turned and rounded for the cache.

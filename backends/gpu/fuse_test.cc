@@ -119,9 +119,9 @@ TEST_P(FuseTest, GivesTheExpectedNodes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, FuseTest,
-                         testing::Values("adapters", "layer", "router", "attention", "clamps",
-                                         "norms", "norms_by_bytes", "learns", "low_rank",
-                                         "low_rank_rows", "not_fused"),
+                         testing::Values("adapters", "adapters_of_other_shapes", "layer", "router",
+                                         "attention", "clamps", "norms", "norms_by_bytes", "learns",
+                                         "low_rank", "low_rank_rows", "not_fused"),
                          [](const testing::TestParamInfo<const char*>& test) {
                            return std::string(test.param);
                          });

@@ -44,8 +44,13 @@ bool IsAdapterMatrix(const Fusion& fusion, uint32_t linear) {
   return TypeOf(fusion.value(WeightOf(OpOf(fusion, linear)))) == DType::kF32;
 }
 
+// The rows of the weight of a matmul that IsLinear().
+int64_t RowsOf(const Fusion& fusion, uint32_t linear) {
+  return fusion.value(WeightOf(OpOf(fusion, linear))).dims[0].constant;
+}
+
 int64_t RankOf(const Fusion& fusion, const AdaptedProduct& product) {
-  return fusion.value(WeightOf(OpOf(fusion, product.a))).dims[0].constant;
+  return RowsOf(fusion, product.a);
 }
 
 // Whether the kernel for adapted products computes a product, of two weights if it is gated.
@@ -78,7 +83,8 @@ std::optional<AdaptedProduct> FindAdapted(const Fusion& fusion, uint32_t base) {
   const bool fits =
       OpOf(fusion, a).inputs[operands::MatMul::x] == product.inputs[operands::MatMul::x] &&
       IsAdapterMatrix(fusion, a) && IsAdapterMatrix(fusion, b) &&
-      RankOf(fusion, found) <= kMostRank;
+      // The sum may broadcast one of the products.
+      RowsOf(fusion, b) == RowsOf(fusion, base) && RankOf(fusion, found) <= kMostRank;
   return fits ? std::optional(found) : std::nullopt;
 }
 
