@@ -14,10 +14,11 @@
 #include "lanes.kernel"
 #include "math.kernel"
 #include "reduce.kernel"
-// adapter.kernel
+// adapter.kernel, awaited.kernel
 #define LEAVE_WORD(memory, i, x) ((volatile uint*)(memory))[i] = x
 #define LOOK_AT_WORD(memory, i) ((volatile uint*)(memory))[i]
-#define STUCK() ((Step*)push.step)->failed_op = kStuckStep
+#define STUCK() ((volatile Step*)push.step)->failed_op = kStuckStep
+#define IS_STUCK() (((volatile Step*)push.step)->failed_op == kStuckStep)
 #include "adapter.kernel"
 #include "small_numbers.cuh"
 #include "weights.kernel"

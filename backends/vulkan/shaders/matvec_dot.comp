@@ -29,20 +29,32 @@ struct Own {
 };
 OWN_VARIABLES
 #include "prologue.kernel"
-// Words that a workgroup leaves while others look for them (adapter.kernel).
+// Words that a workgroup leaves while others look for them (adapter.kernel, awaited.kernel).
 #ifdef TASK
 #define LEAVE_WORD(memory, i, x) \
   atomicStore(U32(memory).v[i], x, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed)
 #define LOOK_AT_WORD(memory, i) \
   atomicLoad(U32(memory).v[i], gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed)
+#define STUCK()                                                                              \
+  atomicStore(Step(p.step).failed_op, kStuckStep, gl_ScopeDevice, gl_StorageSemanticsBuffer, \
+              gl_SemanticsRelaxed)
+#define IS_STUCK()                                                               \
+  (atomicLoad(Step(p.step).failed_op, gl_ScopeDevice, gl_StorageSemanticsBuffer, \
+              gl_SemanticsRelaxed) == kStuckStep)
 #else
 layout(buffer_reference, std430, buffer_reference_align = 4) volatile coherent buffer AwaitedU32 {
   uint v[];
 };
 #define LEAVE_WORD(memory, i, x) AwaitedU32(memory).v[i] = x
 #define LOOK_AT_WORD(memory, i) AwaitedU32(memory).v[i]
+layout(buffer_reference, std430, buffer_reference_align = 8) volatile coherent buffer SharedStep {
+  uint t;
+  uint r;
+  uint failed_op;
+};
+#define STUCK() SharedStep(p.step).failed_op = kStuckStep
+#define IS_STUCK() (SharedStep(p.step).failed_op == kStuckStep)
 #endif
-#define STUCK() Step(p.step).failed_op = kStuckStep
 #include "adapter.kernel"
 
 // Runs of 16 elements, as many as the chunks have, in groups of 16 (PlaceOf).
