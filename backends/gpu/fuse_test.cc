@@ -26,6 +26,7 @@ Target TargetOf(const std::string& device) {
   target.can.subgroups = true;
   target.can.subgroup_size = 32;
   target.can.integer_dot = true;
+  target.can.starts_in_order = true;
   target.can.shared_bytes = 49152;
   target.prefers.max_prologue = 8192;
   if (device == "gpu") return target;
@@ -35,6 +36,8 @@ Target TargetOf(const std::string& device) {
     target.can.row_attention = false;
   } else if (device == "no_int8_dot") {
     target.can.integer_dot = false;
+  } else if (device == "any_order") {
+    target.can.starts_in_order = false;
   } else if (device == "norms_by_bytes") {
     target.can.norms_by_bytes = true;
   } else if (device == "short_prologue") {

@@ -53,11 +53,12 @@ int64_t RankOf(const Fusion& fusion, const AdaptedProduct& product) {
   return RowsOf(fusion, product.a);
 }
 
-// Whether the kernel for adapted products computes a product, of two weights if it is gated.
+// Whether the kernel for adapted products computes a product, of two weights if it is gated. Its
+// workgroups wait for the first ones.
 bool FitsKernel(const Fusion& fusion, uint32_t base, bool gated) {
   const rl_op& op = OpOf(fusion, base);
   const WeightShape weight = ShapeOfConstant(fusion.value(WeightOf(op)));
-  return fusion.steps().LeaveTransientsUnaliased() &&
+  return fusion.target().can.starts_in_order && fusion.steps().LeaveTransientsUnaliased() &&
          FitsByteGemv(fusion.target(), {.weight = weight, .gated = gated},
                       fusion.steps().DecisiveRows(fusion.value(op.results[0])));
 }

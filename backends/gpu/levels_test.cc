@@ -129,6 +129,7 @@ Target Device(bool norms_by_bytes) {
   target.can.subgroups = true;
   target.can.subgroup_size = 32;
   target.can.integer_dot = true;
+  target.can.starts_in_order = true;
   target.can.shared_bytes = 49152;
   target.can.norms_by_bytes = norms_by_bytes;
   target.prefers.max_prologue = 8192;

@@ -21,6 +21,9 @@ struct Capabilities {
   bool follows_pointers = false;
   // Whether dispatches without a barrier between them may run at the same time.
   bool overlaps_dispatches = false;
+  // Whether workgroups of a dispatch start in the order of their numbers, so that one may wait for
+  // another of a lower number. No API promises it.
+  bool starts_in_order = false;
   bool tells_times = false;  // when dispatches ran
   // The most workgroups of a dispatch along each axis.
   std::array<uint32_t, 3> max_groups{65535, 65535, 65535};

@@ -16,6 +16,12 @@ constexpr uint32_t kSoftwareMultiprocessors = 2;
 constexpr uint32_t kGroupsOfMultiprocessor = 4;
 // Shared memory that a GEMV needs in addition to the row that it stages.
 constexpr uint32_t kOtherSharedBytes = 8192;
+constexpr uint32_t kVendorNvidia = 0x10DE;
+
+// NVIDIA's GPUs do, as measured, and so does llvmpipe: its threads take runs of workgroups in turn.
+bool StartsInOrder(const Facts& facts) {
+  return facts.IsSoftware() || facts.properties.vendorID == kVendorNvidia;
+}
 
 gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& options) {
   const VkPhysicalDeviceLimits& limits = facts.properties.limits;
@@ -25,6 +31,7 @@ gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& optio
           .float64 = facts.float64,
           .follows_pointers = true,
           .overlaps_dispatches = true,
+          .starts_in_order = StartsInOrder(facts),
           .tells_times = facts.timestamp_bits > 0,
           .max_groups = {limits.maxComputeWorkGroupCount[0], limits.maxComputeWorkGroupCount[1],
                          limits.maxComputeWorkGroupCount[2]},
