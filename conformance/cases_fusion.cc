@@ -187,8 +187,9 @@ ValueId AdaptedLinear(CaseBuilder& b, ValueId x, const std::string& name, const 
   return g.Add(ops::Sum(base, change), name + ".sum");
 }
 
-// A layer with adapters: products that read a norm, the norm of a sum that continues, or neither;
-// and gated ones, of which the second may have another rank.
+// A layer with adapters: two products that read the norm of a sum, two gated ones that read another
+// norm of it, in the second of which the halves differ in rank, and one that reads the first of
+// these.
 void Adapted(CaseBuilder& b, DType dtype, int64_t k) {
   constexpr int64_t kHidden = 256;
   GraphBuilder& g = b.graph();

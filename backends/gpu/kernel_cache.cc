@@ -24,7 +24,7 @@ KernelCache::~KernelCache() {
   if (under_way) {
     driver_.host().Log(RL_LOG_WARNING,
                        "the driver still compiles kernels, which cannot be stopped");
-    // A program that does not wait for them leaves the others.
+    // The program may end before these compilations do: the kernels compiled so far are kept now.
     Save();
     changed_ = true;
   }

@@ -137,11 +137,11 @@ Target Device(bool norms_by_bytes) {
   return target;
 }
 
-// Besides, a step fills the memory in which workgroups leave sums: here on a level of its own,
-// because the layer begins with a product; in a model, while rows of embeddings are looked up.
+// A step with adapters also fills the memory in which workgroups leave sums: here on a level of its
+// own, because the layer begins with a product; in a model, while rows of embeddings are looked up.
 constexpr uint32_t kFillLevels = 1, kFillDispatches = 1;
 
-TEST(Levels, AnAdapterAddsNoneToALayer) {
+TEST(Levels, AnAdapterAddsOnlyTheFillToALayer) {
   const Graph layer = Layer();
   for (const bool norms_by_bytes : {false, true}) {
     const StepCost without = CostOf(layer, Device(norms_by_bytes));

@@ -122,7 +122,7 @@ class PlanBuilder {
   ScratchPool scratch_;
   AddressMap addresses_;
   DispatchList dispatches_;
-  Scratch awaited_;  // what is left of TakeAwaited() memory
+  Scratch awaited_;  // memory that TakeAwaited() has not given out yet
 };
 
 // While it exists, T and R of the plan's dispatches are the rows of a chunk, at most `rows`, which

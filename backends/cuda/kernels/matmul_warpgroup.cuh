@@ -166,7 +166,7 @@ __forceinline__ uint2 HalvesAt(const Chunk& c, uint i) {
 // The chunk of a lane. Beyond the end it has another's, where x has zeros.
 __forceinline__ uint ChunkOf(ARGS_ uint step) { return min(step * 4 + ME % 4, push.k / 32 - 1); }
 
-// The rows of weights of a lane, and what comes of them.
+// The rows of weights of a lane, and the chunks that it has loaded of them.
 struct Rows {
   WeightRow row[2];
   RawChunk raw[2];

@@ -1,6 +1,6 @@
 // Products of a warpgroup, four warps of Hopper's devices: sums of 64 rows of weights, which are in
-// registers, with rows of x in shared memory; and the barriers by which warpgroups tell each other
-// what is there.
+// registers, with rows of x in shared memory; and the barriers by which one warpgroup lets another
+// know that data are in shared memory or that it no longer needs them.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -62,7 +62,8 @@ __forceinline__ void EndProducts() {
                : "n"(left)
                : "memory");
 }
-// What depends on it is computed after what is before, not while products read their registers.
+// Keeps the compiler from moving computations with `word` ahead of this place, to where products
+// still read their registers.
 __forceinline__ void ComputeFromHere(uint& word) { asm volatile("" : "+r"(word)); }
 template <int left>
 __forceinline__ void WaitForProducts() {

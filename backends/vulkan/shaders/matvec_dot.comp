@@ -278,7 +278,7 @@ float ExtraOf(uint own, uint weight_row, uint end) {
   return own < own_rows ? F32(p.extra).v[(FirstOwnRow() + own) * p.n + weight_row] : 0.0;
 }
 
-// What a lane has of an adapter: bits of its first sum for each row of x and half, and its first
+// Of an adapter, a lane keeps the bits of its first sum for each row of x and half, and its first
 // weight of B for each half.
 uint first_sum[kOwnRows * kHalves];
 float first_b[kHalves];
