@@ -21,9 +21,12 @@ export interface DownloadProgress {
 }
 
 export interface DownloadOptions {
-  /** What the SHA-256 of the file has to be. Without it that of an address of Ollama's registry counts. */
+  /**
+   * The SHA-256 that the file must have. Without it counts that of the call that began this download, or that of an
+   * address of Ollama's registry.
+   */
   sha256?: string | null;
-  /** Stops the download, which can continue later. */
+  /** Stops the download, which can continue as soon as the promise is rejected. */
   signal?: AbortSignal | null;
   onProgress?: (progress: DownloadProgress) => void;
 }
@@ -33,7 +36,7 @@ export declare class ModelStore {
   static list(): Promise<StoredModel[]>;
   /** Continues where an earlier download of this address stopped. Errors: RullamaError with ids pull.*, io.write. */
   static download(url: string, options?: DownloadOptions): Promise<File>;
-  /** The file of a model, to open. */
+  /** The file of a complete model, to open. Errors: RullamaError with the id io.open. */
   static file(url: string): Promise<File>;
   static remove(url: string): Promise<void>;
 }

@@ -7,11 +7,19 @@
 // A download that stopped, with its tab for example, continues where it was. By its address a file has two parts in the
 // folder: its bytes, and a description in JSON (rullama_store_worker.mjs writes both).
 import { RullamaError } from "./rullama_error.mjs";
-import { DESCRIPTION, folderOfModels, keyOf } from "./store_folder.mjs";
+import { DESCRIPTION, FAILED, folderOfModels, keyOf } from "./store_folder.mjs";
 
+const STOP_MILLISECONDS = 1000;  // after which a worker that does not answer is ended
+
+// Null without one that can be read, as when a page was closed before its first bytes.
 async function readDescription(folder, name) {
-  const file = await (await folder.getFileHandle(name)).getFile();
-  return JSON.parse(await file.text());
+  try {
+    const file = await (await folder.getFileHandle(name)).getFile();
+    return JSON.parse(await file.text());
+  } catch (error) {
+    if (error instanceof SyntaxError || error.name === "NotFoundError") return null;
+    throw error;
+  }
 }
 
 async function bytesOf(folder, key) {
@@ -30,7 +38,9 @@ export class ModelStore {
     const models = [];
     for await (const name of folder.keys()) {
       if (!name.endsWith(DESCRIPTION)) continue;
-      const { url, size, sha256, complete } = await readDescription(folder, name);
+      const description = await readDescription(folder, name);
+      if (description === null) continue;
+      const { url, size, sha256, complete } = description;
       const bytes = await bytesOf(folder, name.slice(0, -DESCRIPTION.length));
       models.push({ url, name: nameOf(url), size, bytes, sha256, complete });
     }
@@ -40,7 +50,12 @@ export class ModelStore {
   // The file of a complete model.
   static async file(url) {
     const folder = await folderOfModels();
-    return (await folder.getFileHandle(await keyOf(url))).getFile();
+    const key = await keyOf(url);
+    const description = await readDescription(folder, key + DESCRIPTION);
+    if (!description?.complete) {
+      throw new RullamaError({ id: "io.open", kind: FAILED, message: `${nameOf(url)} is not completely downloaded` });
+    }
+    return (await folder.getFileHandle(key)).getFile();
   }
 
   static async remove(url) {
@@ -56,10 +71,18 @@ export class ModelStore {
   static download(url, { sha256 = null, signal = null, onProgress = () => {} } = {}) {
     signal?.throwIfAborted();
     const worker = new Worker(new URL("./rullama_store_worker.mjs", import.meta.url), { type: "module" });
-    const stopped = new Promise((resolve, reject) => {
+    const ended = new Promise((resolve, reject) => {
+      let timer = null;
+      // The worker answers when its files are closed, so that the download can continue at once.
       const stop = () => {
         worker.postMessage({ stop: true });
-        reject(signal.reason);
+        timer = setTimeout(() => end(() => reject(signal.reason)), STOP_MILLISECONDS);
+      };
+      const end = (settle) => {
+        signal?.removeEventListener("abort", stop);
+        clearTimeout(timer);
+        worker.terminate();
+        settle();
       };
       signal?.addEventListener("abort", stop, { once: true });
       worker.onmessage = ({ data: { progress, done, error } }) => {
@@ -67,19 +90,16 @@ export class ModelStore {
           if (!signal?.aborted) onProgress(progress);
           return;
         }
-        signal?.removeEventListener("abort", stop);
-        worker.terminate();
-        if (done) resolve();
-        else reject(new RullamaError(error));
+        if (done) end(resolve);
+        else end(() => reject(signal?.aborted ? signal.reason : new RullamaError(error)));
       };
       worker.onerror = (event) => {
-        worker.terminate();
-        reject(new RullamaError({ id: "run.exception", kind: 1, message: event.message || "the worker of a download " +
-          "could not be started" }));
+        const message = event.message || "the worker of a download could not be started";
+        end(() => reject(new RullamaError({ id: "run.exception", kind: 1, message })));
       };
     });
     worker.postMessage({ url, sha256 });
-    return stopped.then(() => ModelStore.file(url));
+    return ended.then(() => ModelStore.file(url));
   }
 }
 

@@ -3,7 +3,7 @@
 // Messages to it: {url, sha256} once, `sha256` may be null; {stop: true}. From it: {progress: {phase: "download" or
 // "check", done, total}} with a total that may be null, then {done: true} or {error: {id, kind, message}}.
 import { Sha256 } from "./sha256.mjs";
-import { DESCRIPTION, folderOfModels, keyOf } from "./store_folder.mjs";
+import { DESCRIPTION, FAILED, folderOfModels, keyOf } from "./store_folder.mjs";
 
 const PART = 64 * 2 ** 20;   // bytes of one request
 const CHECKED = 4 * 2 ** 20; // bytes that are read at once for the sum
@@ -11,7 +11,6 @@ const TRIES = 6;             // of a request that fails, with pauses of 0.25, 0.
 const LOCK_TRIES = 20;       // to write a file that another page writes
 const LOCK_PAUSE = 250;      // milliseconds between them
 const PROGRESS_PAUSE = 100;  // milliseconds
-const FAILED = 6;            // the exit code of errors of input and output
 
 class DownloadError extends Error {
   constructor(id, message) {
@@ -21,7 +20,7 @@ class DownloadError extends Error {
 }
 
 const aborter = new AbortController();
-let progress = null;  // what is to be told next
+let progress = null;  // of the next message
 
 function report(phase, done, total) {
   if (progress === null) {
@@ -33,7 +32,22 @@ function report(phase, done, total) {
   progress = { phase, done, total };
 }
 
-const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+// Ends early, with an AbortError, when the download is stopped.
+function pause(milliseconds) {
+  const { signal } = aborter;
+  signal.throwIfAborted();
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener("abort", stop);
+      resolve();
+    }, milliseconds);
+    signal.addEventListener("abort", stop, { once: true });
+  });
+}
 
 // A file of the folder that this worker alone may write. A page that was closed has it for a moment longer.
 async function openHandle(folder, name) {
@@ -70,12 +84,15 @@ class Description {
     }
     this.values = { ...initial, ...stored };
     if (stored.url !== initial.url) this.values = initial;
+    this.store({});
   }
 
+  // Writes once, with spaces over the rest of a longer text: a tab that is closed now leaves the old or the new text.
   store(values) {
     Object.assign(this.values, values);
-    const bytes = new TextEncoder().encode(JSON.stringify(this.values));
-    this.#handle.truncate(0);
+    const text = new TextEncoder().encode(JSON.stringify(this.values));
+    const bytes = new Uint8Array(Math.max(text.length, this.#handle.getSize())).fill(0x20);
+    bytes.set(text);
     writeAll(this.#handle, bytes, 0);
     this.#handle.flush();
   }
@@ -112,8 +129,18 @@ class Download {
     this.#description = description;
   }
 
-  // Writes what the file lacks.
+  // Writes the bytes that the file lacks.
   async run() {
+    const { expected, size, version } = this.#description.values;
+    const unknown = expected === null && version === null;  // nothing tells whether the server has the same file still
+    if (unknown && this.#file.getSize() !== size) this.#restart({ size: null, version: null });
+    await this.#fetchParts();
+    if (this.#file.getSize() > 0) return;
+    this.#restart({ size: null, version: null });
+    throw new DownloadError("pull.size", "the server's file is empty");
+  }
+
+  async #fetchParts() {
     let tries = 0;
     for (;;) {
       const before = this.#file.getSize();
@@ -141,7 +168,7 @@ class Download {
     checkStatus(response);
     const { size, version } = this.#description.values;
     if (response.status === 416) {
-      if (first === size || (size === null && first > 0)) return true;
+      if (first === 0 || first === size || size === null) return true;
       this.#restart({ size: null, version: null });
       return false;
     }
@@ -197,14 +224,13 @@ async function sumOf(file) {
     at += count;
     report("check", at, size);
     await pause(0);  // {stop: true} may have come
-    aborter.signal.throwIfAborted();
   }
   return sum.hex();
 }
 
 // The sum that the address of a blob of Ollama's registry names.
 function sumInAddress(url) {
-  return /sha256[:-]([0-9a-f]{64})(?![0-9a-f])/.exec(decodeURIComponent(url))?.[1] ?? null;
+  return /sha256(?:[:-]|%3A)([0-9a-f]{64})(?![0-9a-f])/i.exec(url)?.[1] ?? null;
 }
 
 async function download(url, sha256) {
@@ -216,9 +242,12 @@ async function download(url, sha256) {
     throw error;
   });
   try {
-    const description = new Description(stored, { url, size: null, version: null, sha256: null, complete: false });
+    const description = new Description(stored, { url, size: null, version: null, expected: null, sha256: null,
+      complete: false });
+    // The caller who continues a download need not know the sum.
+    const expected = (sha256 ?? description.values.expected ?? sumInAddress(url))?.toLowerCase() ?? null;
+    description.store({ expected });
     await new Download(url, file, description).run();
-    const expected = (sha256 ?? sumInAddress(url))?.toLowerCase() ?? null;
     const found = description.values.sha256 ?? await sumOf(file);
     if (expected !== null && found !== expected) {
       file.truncate(0);

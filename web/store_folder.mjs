@@ -1,5 +1,6 @@
 // The folder in which rullama_store.mjs and its worker keep models.
 export const DESCRIPTION = ".json";  // ends the names of descriptions
+export const FAILED = 6;             // the exit code of errors of input and output
 
 export async function folderOfModels() {
   return (await navigator.storage.getDirectory()).getDirectoryHandle("rullama-models", { create: true });

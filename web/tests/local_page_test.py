@@ -30,7 +30,7 @@ class Models(http.server.BaseHTTPRequestHandler):
     sent = 0
     limit = None  # bytes after which it waits for `gate`
     gate = threading.Event()
-    version = '"one"'
+    version = '"one"'  # or None
 
     def do_GET(self):
         first, last = (int(number) for number in re.match(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
@@ -41,7 +41,8 @@ class Models(http.server.BaseHTTPRequestHandler):
                             "Access-Control-Expose-Headers": "Content-Range, ETag", "ETag": self.version,
                             "Content-Range": f"bytes {first}-{first + len(body) - 1}/{len(self.data)}",
                             "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
+            if value is not None:
+                self.send_header(name, value)
         self.end_headers()
         try:
             for at in range(0, len(body), PART):
