@@ -49,7 +49,7 @@ void WebPage(const Services& services, Call& call) {
                .fields = {{"Location", "/web/index.html"}}});
     return;
   }
-  auto file = WebFile(services.options.web_folder, name.substr(1));
+  auto file = services.options.web_folder->Answer(name.substr(1), call.request().if_none_match);
   if (file) {
     call.Send(*std::move(file));
   } else {

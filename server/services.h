@@ -15,6 +15,7 @@
 #include "server/models.h"
 #include "server/running_requests.h"
 #include "server/slot_folder.h"
+#include "server/web_folder.h"
 
 namespace rullama::server {
 
@@ -42,9 +43,9 @@ struct ApiOptions {
   bool metrics = true;
   bool embeddings = true;
   bool slots = true;
-  std::string web_folder = {};                    // of `web`
-  std::shared_ptr<SnapshotStore> snapshots = {};  // of prompts on disk; null: none
-  std::shared_ptr<SlotFolder> slot_folder = {};   // null: slots are not saved
+  std::shared_ptr<const WebFolder> web_folder = {};  // of `web`
+  std::shared_ptr<SnapshotStore> snapshots = {};     // of prompts on disk; null: none
+  std::shared_ptr<SlotFolder> slot_folder = {};      // null: slots are not saved
   bool allow_pull = false;
   PullFunction pull = {};                               // of allow_pull
   std::function<int64_t()> connections = {};            // how many are open

@@ -161,6 +161,13 @@ std::shared_ptr<server::SlotFolder> SlotFolderOf(const ServerConfig& config) {
                                               static_cast<uint64_t>(config.slot_save_mib) << 20);
 }
 
+// Null if the configuration names none.
+Result<std::shared_ptr<const server::WebFolder>> WebFolderOf(const ServerConfig& config) {
+  if (!config.web_path) return nullptr;
+  RL_ASSIGN_OR_RETURN(server::WebFolder folder, server::WebFolder::Read(*config.web_path));
+  return std::make_shared<const server::WebFolder>(std::move(folder));
+}
+
 server::ApiOptions ApiOptionsOf(const ServerConfig& config, bool has_keys, Console& console) {
   const int64_t queue_of_one = has_keys ? (config.max_queue + 1) / 2 : config.max_queue;
   return {
@@ -177,7 +184,6 @@ server::ApiOptions ApiOptionsOf(const ServerConfig& config, bool has_keys, Conso
       .metrics = config.metrics,
       .embeddings = config.embeddings,
       .slots = config.slots_endpoint,
-      .web_folder = config.web_path.value_or(""),
       .slot_folder = SlotFolderOf(config),
       .allow_pull = config.allow_pull,
       .pull = PullForClient,
@@ -307,7 +313,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
       ReadKeys(loaded, snapshots ? server::ApiKeys(snapshots->secret()) : server::ApiKeys(),
                console));
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
-  if (config.web_path) RL_RETURN_IF_ERROR(server::CheckWebFolder(*config.web_path));
+  RL_ASSIGN_OR_RETURN(const auto web_folder, WebFolderOf(config));
   if (config.slot_save_path) RL_RETURN_IF_ERROR(server::CheckSlotFolder(*config.slot_save_path));
   SetDrainSeconds(kSecondsToStop);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
@@ -322,6 +328,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
   const ModelInfo info = engine->info();
   std::atomic<const server::HttpServer*> listener = nullptr;
   server::ApiOptions api_options = ApiOptionsOf(config, !keys.empty(), console);
+  api_options.web_folder = web_folder;
   api_options.snapshots = snapshots;
   api_options.connections = [&listener]() -> int64_t {
     const server::HttpServer* server = listener.load();

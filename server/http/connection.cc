@@ -26,6 +26,7 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
 constexpr int kNoContent = 204;
+constexpr int kNotModified = 304;
 constexpr size_t kReadBytes = 4096;
 constexpr size_t kDroppedBytes = 16U << 20;  // read and dropped after an error, at most
 constexpr std::chrono::milliseconds kDropTime{2000};
@@ -84,11 +85,12 @@ std::string HeadText(const HttpAnswer& answer, unsigned version, const std::stri
       "X-Content-Type-Options: nosniff\r\nX-Request-Id: {}\r\n",
       answer.status, std::string_view(reason.data(), reason.size()),
       fmt::gmtime(std::time(nullptr)), request_id);
-  if (answer.status != kNoContent) head += fmt::format("Content-Type: {}\r\n", answer.content_type);
+  const bool has_body = answer.status != kNoContent && answer.status != kNotModified;
+  if (has_body) head += fmt::format("Content-Type: {}\r\n", answer.content_type);
   for (const HeaderField& field : answer.fields) {
     head += fmt::format("{}: {}\r\n", field.name, field.value);
   }
-  if (answer.status == kNoContent) {
+  if (!has_body) {
     // Such an answer has no body and says nothing about one.
   } else if (length) {
     head += fmt::format("Content-Length: {}\r\n", *length);
@@ -354,6 +356,7 @@ HttpRequest Connection::TakeRequest() {
                       .user_agent = field("User-Agent"),
                       .accept = field("Accept"),
                       .content_type = field("Content-Type"),
+                      .if_none_match = field("If-None-Match"),
                       .foreign_origin = IsForeignPage(message) ? field("Origin") : "",
                       .asked_method = field("Access-Control-Request-Method"),
                       .asked_fields = field("Access-Control-Request-Headers")};

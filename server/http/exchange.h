@@ -23,6 +23,7 @@ struct HttpRequest {
   std::string user_agent;
   std::string accept;
   std::string content_type;
+  std::string if_none_match;
   std::string foreign_origin;  // Origin, if it is that of another server that is allowed
   std::string asked_method;    // Access-Control-Request-Method
   std::string asked_fields;    // Access-Control-Request-Headers

@@ -19,6 +19,7 @@
 #include "core/base/must_test_util.h"
 #include "engine/loading/engine_config.h"
 #include "server/http/http_server.h"
+#include "server/web_folder.h"
 #include "tests/server/client.h"
 
 namespace rullama::server {
@@ -48,7 +49,10 @@ class ApiTest : public ::testing::Test {
     std::ofstream(web_folder_ + "/module.wasm") << std::string_view("\0asm", 4);
     std::ofstream(web_folder_ + "/notes.txt") << "not of the page";
     api_ = new Api(std::move(models), Must(Open()),
-                   {.version = "1", .web = true, .web_folder = web_folder_}, keys);
+                   {.version = "1",
+                    .web = true,
+                    .web_folder = std::make_shared<WebFolder>(Must(WebFolder::Read(web_folder_)))},
+                   keys);
     server_ =
         Must(HttpServer::Start({}, [](Exchange& exchange) { api_->Handle(exchange); })).release();
   }
@@ -526,6 +530,36 @@ TEST_F(ApiTest, ThePageForTheBrowsersOwnModelsHasItsFilesAlone) {
   EXPECT_EQ(BodyOf(module), std::string_view("\0asm", 4));
   for (const char* name : {"notes.txt", "missing.mjs", "folder.mjs", "x/index.html", ".mjs"}) {
     EXPECT_THAT(Get(std::string("/web/") + name, ""), testing::StartsWith("HTTP/1.1 404")) << name;
+  }
+}
+
+TEST_F(ApiTest, FilesOfThePageForTheBrowsersOwnModelsAreSentOnce) {
+  const std::string page = Get("/web/index.html", "");
+  const size_t begin = page.find("ETag: ") + 6;
+  const std::string etag = page.substr(begin, page.find("\r\n", begin) - begin);
+  EXPECT_THAT(etag, testing::MatchesRegex("\"[0-9a-f]{64}\""));
+  for (const std::string& known : {etag, "W/" + etag, "\"other\", " + etag, std::string("*")}) {
+    const std::string answer = Get("/web/index.html", "If-None-Match: " + known + "\r\n");
+    EXPECT_THAT(answer, testing::StartsWith("HTTP/1.1 304")) << known;
+    EXPECT_THAT(answer, HasSubstr("ETag: " + etag));
+    EXPECT_THAT(answer, Not(HasSubstr("Content-Length"))) << "it would be that of the file";
+    EXPECT_EQ(BodyOf(answer), "");
+  }
+  EXPECT_EQ(BodyOf(Get("/web/index.html", "If-None-Match: \"other\"\r\n")), "<p>the page</p>");
+}
+
+TEST_F(ApiTest, FilesOfThePageForTheBrowsersOwnModelsAreThoseOfTheStart) {
+  std::ofstream(web_folder_ + "/index.html") << "half a";
+  EXPECT_EQ(BodyOf(Get("/web/index.html", "")), "<p>the page</p>");
+}
+
+TEST(WebFolderTest, HasAPage) {
+  const std::string folder = testing::TempDir() + "/no_page";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/page.mjs") << "no page";
+  for (const std::string& path : {folder, folder + "/page.mjs", folder + "/missing"}) {
+    const auto read = WebFolder::Read(path);
+    EXPECT_EQ(read ? "" : read.error().id, "server.web_folder") << path;
   }
 }
 
