@@ -9,8 +9,11 @@ import http.server
 import os
 import pathlib
 import re
+import shutil
 import sys
+import tempfile
 import threading
+import time
 
 from browser import Browser, Server, serve
 
@@ -225,6 +228,47 @@ def opens_the_download(browser, expected):
     assert ask(browser, "Why did **Prince Andrew** leave?") == expected
 
 
+def make_newer(folder):
+    """Writes another version of the page into the folder, a minute later."""
+    for name, pattern, text in (("index.html", "<title>rullama", "<title>newer rullama"),
+                                ("page.mjs", r"\Z", "\nwindow.newer = true;\n"),
+                                ("service_worker.js", "[0-9a-f]{64}", "0" * 64)):
+        file = folder / name
+        before = file.read_text()
+        after = re.sub(pattern, lambda _, text=text: text, before, count=1)
+        assert after != before, name
+        file.write_text(after)
+        os.utime(file, (time.time() + 60, time.time() + 60))
+
+
+def keeps_versions_apart(browser, folder):
+    """The page is of one version as long as a tab has it open, and then of the newer one."""
+    with tempfile.TemporaryDirectory() as copy:
+        for file in folder.iterdir():
+            if file.suffix in {".html", ".css", ".js", ".mjs", ".wasm"}:
+                shutil.copy2(file, copy)
+        pages = serve(copy)
+        version = "return document.title + ' ' + window.newer"
+        browser.open(f"{pages.url}/index.html")
+        browser.wait("return navigator.serviceWorker.controller !== null")
+        make_newer(pathlib.Path(copy))
+        browser.open(f"{pages.url}/index.html")
+        browser.wait("return navigator.serviceWorker.getRegistration().then(({waiting}) => waiting !== null)")
+        assert browser.run(version) == "rullama undefined"
+        browser.open(f"{pages.url}/index.html")
+        assert browser.run(version) == "rullama undefined"
+        assert browser.run("return caches.keys().then((names) => names.length)") == 2
+        for _ in range(20):
+            browser.open("about:blank")  # the last tab is closed
+            time.sleep(0.5)
+            browser.open(f"{pages.url}/index.html")
+            if (found := browser.run(version)) != "rullama undefined":
+                break
+        assert found == "newer rullama true", found
+        browser.wait("return caches.keys().then((names) => names.length === 1)")
+        pages.close()
+
+
 def new_chat(browser):
     browser.click("#new")
     browser.wait("return document.querySelectorAll('article').length === 0")
@@ -251,6 +295,7 @@ def main():
         # The service worker adds the headers of a server that gives none.
         browser.open(f"{plain.url}/")
         browser.wait("return crossOriginIsolated && document.querySelector('#beginning') !== null")
+        keeps_versions_apart(browser, folder)
     finally:
         browser.close()
         plain.close()
