@@ -75,5 +75,5 @@ async function listModels() {
   at('model').hidden = models.length < 2;
   await readProperties();
 }
-beginPage({ask, isReady: () => true, ...attachments, limitOfPictures: () => bodyLimit});
+beginPage({ask, isReady: () => true, ...attachments, storageKey: 'chat', limitOfPictures: () => bodyLimit});
 listModels();

@@ -2,8 +2,8 @@
 // asking again. After markdown.js.
 let messages = [];   // {role, content, thoughts, pictures}
 let running = null;  // the AbortController of the answer that comes
-let page = null;     // what differs between pages: see beginPage()
-const keep = () => { try { sessionStorage.setItem('chat', JSON.stringify(messages)); } catch (full) { sessionStorage.removeItem('chat'); } };
+let page = null;     // the parts that pages have of their own: see beginPage()
+const keep = () => { try { sessionStorage.setItem(page.storageKey, JSON.stringify(messages)); } catch (full) { sessionStorage.removeItem(page.storageKey); } };
 const isAtEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 60;
 const toEnd = () => { log.scrollTop = log.scrollHeight; };
 function addArticle(role) {
@@ -59,7 +59,7 @@ function addButton(parent, text, action, name) {
 }
 function addRegenerate() {
   addButton(log, 'Regenerate', () => {
-    if (running) return;
+    if (running || !page.isReady()) return;
     if (messages.length && messages[messages.length - 1].role === 'assistant') {
       messages.pop();
       const answers = log.querySelectorAll('article[data-role=assistant]');
@@ -72,7 +72,7 @@ function showFailure(text) {
   const failure = make('div', text + ' ');
   failure.className = 'failure';
   failure.setAttribute('role', 'alert');
-  addButton(failure, 'Try again', () => { if (!running) answer(); }, 'retry');
+  addButton(failure, 'Try again', () => { if (!running && page.isReady()) answer(); }, 'retry');
   log.append(failure);
   toEnd();
 }
@@ -173,9 +173,10 @@ function newChat() {
 // Begins a page, which gives
 //   ask(messages, signal)   an asynchronous iterator of {text, thoughts, draft, counts}, each of them optional: pieces
 //                           that are added, the canvas as it is, and a line about the whole answer
-//   isReady()               whether a message can be sent now; if not, it says why
+//   isReady()               whether a model can be asked now; if not, it says why
 //   hasAttachments()        whether the next message has more than its text
 //   takeAttachments()       what it has, as members of the message; it has nothing afterwards
+//   storageKey              the key of the page's conversation in the storage of the session, which pages share
 //   limitOfPictures()       the characters that the pictures of a conversation may have as data: URLs
 function beginPage(own) {
   page = own;
@@ -191,7 +192,7 @@ function beginPage(own) {
     const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
     root.dataset.theme = dark ? 'light' : 'dark';
   });
-  for (const message of JSON.parse(sessionStorage.getItem('chat') || '[]')) {
+  for (const message of JSON.parse(sessionStorage.getItem(page.storageKey) || '[]')) {
     messages.push(message);
     if (message.role === 'user') { addUser(message); continue; }
     const parts = addArticle('assistant');

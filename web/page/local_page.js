@@ -10,6 +10,14 @@ const MEGABYTE = 1e6;
 const sizeOf = bytes =>
   bytes < 1000 * MEGABYTE ? `${Math.round(bytes / MEGABYTE)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
 const messageOf = error => error.id ? `${error.message} [${error.id}]` : error.message || String(error);
+// The action, which tells its error instead of throwing it.
+const telling = action => async (...inputs) => {
+  try {
+    await action(...inputs);
+  } catch (error) {
+    tell(messageOf(error));
+  }
+};
 
 // ---- Opening ----
 function showModel(name) {
@@ -63,10 +71,12 @@ function showProgress({phase, done, total}, name) {
 }
 function endProgress() {
   download = null;
+  if (document.activeElement === at('pause')) at('url').focus();
   at('progress').hidden = true;
   at('pause').hidden = true;
   at('amount').textContent = '';
 }
+// `sha256`: null for that of an earlier call.
 async function downloadModel(url, name, sha256) {
   if (download) return tell('Another download runs.');
   download = new AbortController();
@@ -91,23 +101,27 @@ function storedRow({url, name, size, bytes, complete}) {
     node.addEventListener('click', action);
     return node;
   };
-  const start = complete ? button('Open', async () => openModel(await ModelStore.file(url), name))
-                         : button('Continue', () => downloadModel(url, name, null));
-  const remove = button('Remove', async () => {
-    try {
-      await ModelStore.remove(url);
-    } catch (error) {
-      tell(messageOf(error));  // it is in use
-    }
+  const start = complete ? button('Open', telling(async () => openModel(await ModelStore.file(url), name)))
+                         : button('Continue', telling(() => downloadModel(url, name, null)));
+  const remove = button('Remove', telling(async () => {
+    await ModelStore.remove(url);  // fails if it is in use
     await listStored();
-  });
+  }));
   return make('li', '', make('span', `${name}, ${amount} `), start, remove);
 }
 async function listStored() {
   if (!navigator.storage || !navigator.storage.getDirectory) return;
-  const models = await ModelStore.list();
-  at('stored').replaceChildren(...models.map(storedRow));
-  at('stored').hidden = !models.length;
+  showRows((await ModelStore.list()).map(storedRow));
+}
+// The row that had the focus passes it to the one in its place, or to the address.
+function showRows(rows) {
+  const list = at('stored');
+  const focused = [...list.children].findIndex(row => row.contains(document.activeElement));
+  list.replaceChildren(...rows);
+  list.hidden = !rows.length;
+  if (focused < 0) return;
+  const next = rows[Math.min(focused, rows.length - 1)];
+  (next ? next.querySelector('button') : at('url')).focus();
 }
 
 // ---- Asking ----
@@ -160,10 +174,13 @@ document.addEventListener('drop', event => {
 }, true);
 at('close').addEventListener('click', closeModel);
 at('pause').addEventListener('click', () => download && download.abort());
+const fetchModel = telling(async () => {
+  const url = at('url').value;
+  await downloadModel(url, nameOf(url), at('digest').value || null);
+});
 at('fetch').addEventListener('submit', event => {
   event.preventDefault();
-  const url = at('url').value;
-  downloadModel(url, nameOf(url), at('digest').value || null);
+  fetchModel();
 });
 beginPage({
   ask,
@@ -172,10 +189,18 @@ beginPage({
     return Boolean(model);
   },
   ...attachments,
+  storageKey: 'local chat',
   limitOfPictures: () => Infinity,
 });
-listStored();
+telling(listStored)();
 
+// Whether a reload would lose something.
+function hasBegun() {
+  const changed = field => field.type === 'checkbox' ? field.checked !== field.defaultChecked
+                                                     : field.value !== field.defaultValue;
+  return Boolean(model || opening || download) || pictures.length > 0 ||
+      [...document.querySelectorAll('input, textarea')].some(changed);
+}
 // The service worker keeps the page for times without a network. Where the server does not give the headers that threads
 // need it adds them too, from the next load on.
 async function isolate() {
@@ -183,7 +208,8 @@ async function isolate() {
   await navigator.serviceWorker.register('service_worker.js');
   await navigator.serviceWorker.ready;
   if (crossOriginIsolated || sessionStorage.getItem('reloaded')) return;
+  if (hasBegun()) return tell('Reload the page to use threads.');
   sessionStorage.setItem('reloaded', 'yes');
   location.reload();
 }
-isolate();
+telling(isolate)();

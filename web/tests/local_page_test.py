@@ -21,6 +21,7 @@ PART = 64 * 1024  # bytes that the server of models sends at once
 
 TEXT_OF_ANSWERS = """return [...document.querySelectorAll('article[data-role=assistant] .body')]
     .map((body) => body.textContent).join('|')"""
+NOTICE = "return document.getElementById('notice').textContent"
 HAS_ENDED = "return document.querySelector('.again') !== null && document.getElementById('stop').hidden"
 
 
@@ -158,6 +159,11 @@ def picks_a_model(browser, url, model):
     assert foreign == [], foreign
     browser.click("#close")
     browser.wait("return !document.getElementById('beginning').hidden")
+    browser.run("document.querySelector('.again button').click()")
+    assert "Open a model first" in browser.run(NOTICE)
+    assert browser.run(TEXT_OF_ANSWERS) == said, "an answer was removed without a model that gives another one"
+    keys = browser.run("return Object.keys(sessionStorage)")
+    assert "local chat" in keys and "chat" not in keys, keys  # "chat" is that of the server's own page
     return first
 
 
@@ -165,6 +171,23 @@ def refuses_a_file(browser, source):
     browser.type("#file", source / "README.md")
     assert "gguf.bad_magic" in browser.wait(
         "const text = document.getElementById('notice').textContent; return text.includes('[') && text")
+
+
+def tells_errors(browser, url):
+    """A model whose file is gone."""
+    folder = ("const root = await navigator.storage.getDirectory();"
+              "const folder = await root.getDirectoryHandle('rullama-models', {create: true});")
+    browser.run("return (async () => {" + folder + """
+        const file = await (await folder.getFileHandle('gone.json', {create: true})).createWritable();
+        await file.write(JSON.stringify({url: 'http://127.0.0.1/gone.gguf', size: 1, complete: true}));
+        await file.close();
+        })()""")
+    browser.open(f"{url}/index.html")
+    browser.wait("return document.querySelector('#stored li') !== null")
+    browser.click("#stored li button")  # Open
+    assert "[io.open]" in browser.wait(NOTICE)
+    browser.run("return (async () => {" + folder + "await folder.removeEntry('gone.json'); })()")
+    browser.open(f"{url}/index.html")
 
 
 def start_download(browser, address, digest):
@@ -202,6 +225,7 @@ def downloads_a_model(browser, url, models, data):
     browser.wait("return document.getElementById('stored').innerText.includes('other.gguf, 0 MB')")
     browser.click("#stored li:first-child button:last-child")
     browser.wait("return document.querySelectorAll('#stored li').length === 1")
+    assert browser.run("return document.activeElement.closest('#stored li') !== null"), "the focus is lost"
 
 
 def downloads_a_changed_model(browser, models, data):
@@ -209,7 +233,8 @@ def downloads_a_changed_model(browser, models, data):
     start_half(browser, f"{models.url}/changed.gguf", data)
     browser.click("#pause")
     browser.wait("return document.getElementById('stored').innerText.includes('changed.gguf, ')")
-    assert "is not complete" in browser.run("return document.getElementById('notice').textContent")
+    assert "is not complete" in browser.run(NOTICE)
+    assert browser.run("return document.activeElement.id") == "url", "the focus is lost"
     Models.version = '"two"'
     Models.gate.set()
     browser.click("#stored li:first-child button")  # Continue
@@ -226,6 +251,25 @@ def opens_the_download(browser, expected):
     set_value(browser, "temperature", "0")
     set_value(browser, "max-tokens", "40")
     assert ask(browser, "Why did **Prince Andrew** leave?") == expected
+
+
+def reloads_only_when_nothing_has_begun(browser, folder):
+    """The service worker adds the headers of a server that gives none, from the next load on."""
+    plain = serve(folder, headers={})
+    typed = browser.command("Page.addScriptToEvaluateOnNewDocument", source="document.addEventListener("
+                            "'DOMContentLoaded', () => { document.getElementById('message').value = 'typed'; });")
+    try:
+        browser.open(f"{plain.url}/")
+        browser.wait("return document.getElementById('notice').textContent === 'Reload the page to use threads.'")
+        assert browser.run("return document.getElementById('message').value") == "typed"
+        assert not browser.run("return crossOriginIsolated")
+    finally:
+        browser.command("Page.removeScriptToEvaluateOnNewDocument", **typed)
+        plain.close()
+    plain = serve(folder, headers={})
+    browser.open(f"{plain.url}/")
+    browser.wait("return crossOriginIsolated && document.querySelector('#beginning') !== null")
+    plain.close()
 
 
 def make_newer(folder):
@@ -277,13 +321,14 @@ def new_chat(browser):
 def main():
     folder, source = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
     model = source / "tests/data/tiny-e2b-Q4_K_M.gguf"
-    pages, plain, models = serve(folder), serve(folder, headers={}), Server(Models)
+    pages, models = serve(folder), Server(Models)
     browser = Browser()
     try:
         expected = picks_a_model(browser, pages.url, model)
         assert browser.log() == []
         refuses_a_file(browser, source)
         new_chat(browser)
+        tells_errors(browser, pages.url)
         downloads_a_model(browser, pages.url, models, model.read_bytes())
         downloads_a_changed_model(browser, models, model.read_bytes())
         # Nothing but the browser is left.
@@ -292,13 +337,10 @@ def main():
         browser.open(f"{pages.url}/index.html")
         browser.wait("return crossOriginIsolated && document.querySelector('#stored li') !== null")
         opens_the_download(browser, expected)
-        # The service worker adds the headers of a server that gives none.
-        browser.open(f"{plain.url}/")
-        browser.wait("return crossOriginIsolated && document.querySelector('#beginning') !== null")
+        reloads_only_when_nothing_has_begun(browser, folder)
         keeps_versions_apart(browser, folder)
     finally:
         browser.close()
-        plain.close()
 
 
 if __name__ == "__main__":
