@@ -61,9 +61,9 @@ export function wavOf(samples) {
   return bytes;
 }
 
-// The samples of a sound file. In pages alone: workers have nothing that decodes sounds.
+// The samples of a sound file. For pages only, since workers cannot decode sounds.
 export async function samplesOf(blob) {
-  const context = new OfflineAudioContext(1, 1, SOUND_RATE);  // what it decodes has its rate
+  const context = new OfflineAudioContext(1, 1, SOUND_RATE);  // sounds are decoded at its rate
   const sound = await context.decodeAudioData(await blob.arrayBuffer());
   const samples = new Float32Array(sound.length);
   for (let channel = 0; channel < sound.numberOfChannels; ++channel) {

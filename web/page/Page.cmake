@@ -1,8 +1,8 @@
 # rullama_page(VARIABLE [HEAD text] [MODEL text] [SETTINGS text] [BEGINNING text] [SCRIPT text])
 #
-# Sets VARIABLE to the page of page.html with these texts in their places: in the head, beside the name, after the common
-# settings, before the conversation, at the end. PAGE_STYLE has the style of all pages and PAGE_SCRIPTS the scripts that
-# come before a page's own.
+# Sets VARIABLE to the page of page.html with these texts in their places: in the head, next to the name, after the
+# common settings, before the conversation, at the end. PAGE_STYLE has the style of all pages and PAGE_SCRIPTS the
+# scripts that come before a page's own.
 set(page_folder ${CMAKE_CURRENT_LIST_DIR})
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page_folder}/page.html ${page_folder}/page.css)
 file(READ ${page_folder}/page.css PAGE_STYLE)

@@ -52,7 +52,7 @@ async function addPictures(files) {
   }
   drawPictures();
 }
-// Of what a page gives to beginPage().
+// Some of the members that a page gives to beginPage().
 const attachments = {
   hasAttachments: () => pictures.length > 0,
   takeAttachments() {
