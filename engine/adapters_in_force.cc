@@ -19,10 +19,44 @@ std::string AdapterName(const std::string& path) {
   return (ends_in_slash ? whole.parent_path() : whole).filename().string();
 }
 
+std::optional<AdapterFault> FindAdapterFault(std::span<const AdapterScale> scales, int64_t loaded) {
+  int64_t in_force = 0;
+  std::set<int32_t> seen;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const auto& [id, scale] = scales[i];
+    if (id < 0 || id >= loaded) {
+      return AdapterFault{i, "id", fmt::format("is {}, but {} adapters are loaded", id, loaded)};
+    }
+    if (!seen.insert(id).second) return AdapterFault{i, "id", fmt::format("is {} once more", id)};
+    if (!std::isfinite(scale) || std::abs(scale) > kMaxAdapterScale) {
+      return AdapterFault{
+          i, "scale",
+          fmt::format("is {}, expected -{} to {}", scale, kMaxAdapterScale, kMaxAdapterScale)};
+    }
+    if (scale != 0 && ++in_force > kMaxAdaptersInForce) {
+      return AdapterFault{i, "scale",
+                          fmt::format("is not 0, but at most {} adapters are in force together",
+                                      kMaxAdaptersInForce)};
+    }
+  }
+  return std::nullopt;
+}
+
+Status CheckAppliedAdapters(std::span<const AdapterFacts> loaded) {
+  const auto applied =
+      std::ranges::count_if(loaded, [](const AdapterFacts& facts) { return facts.scale != 0; });
+  if (applied <= kMaxAdaptersInForce) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "adapter.limit",
+                   "{} adapters have another scale than 0, expected at most {}, which are in force "
+                   "together; give the others the scale 0 (FILE:0), or start the server with "
+                   "--lora-init-without-apply",
+                   applied, kMaxAdaptersInForce);
+}
+
 AdapterTable::AdapterTable(std::vector<AdapterFacts> loaded, bool can_choose, bool apply)
     : loaded_(std::move(loaded)), can_choose_(can_choose) {
   for (size_t i = 0; i < loaded_.size(); ++i) {
-    scales_.push_back({static_cast<int32_t>(i), apply ? loaded_[i].scale : 0});
+    scales_.push_back({static_cast<int32_t>(i), apply || !can_choose ? loaded_[i].scale : 0});
   }
 }
 
@@ -41,29 +75,10 @@ std::vector<AdapterInfo> AdapterTable::List() const {
 }
 
 Status AdapterTable::Check(std::span<const AdapterScale> scales) const {
-  const auto fail = [](size_t i, const std::string& what) {
-    return MakeError(ErrorKind::kUsage, "usage.request", "adapters[{}].{}", i, what);
-  };
-  int64_t in_force = 0;
-  std::set<int32_t> seen;
-  for (size_t i = 0; i < scales.size(); ++i) {
-    const auto& [id, scale] = scales[i];
-    if (id < 0 || id >= std::ssize(loaded_)) {
-      return fail(i, fmt::format("id is {}, but {} adapters are loaded", id, loaded_.size()));
-    }
-    if (!seen.insert(id).second) return fail(i, fmt::format("id is {} once more", id));
-    if (!std::isfinite(scale) || std::abs(scale) > kMaxAdapterScale) {
-      return fail(i, fmt::format("scale is {}, expected -{} to {}", scale, kMaxAdapterScale,
-                                 kMaxAdapterScale));
-    }
-    if (scale != 0 && ++in_force > kMaxAdaptersInForce) {
-      return fail(i,
-                  fmt::format("scale is not 0, but {} others are not either; at most {} adapters "
-                              "are in force together",
-                              kMaxAdaptersInForce, kMaxAdaptersInForce));
-    }
-  }
-  return OkStatus();
+  const auto fault = FindAdapterFault(scales, std::ssize(loaded_));
+  if (!fault) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "usage.request", "adapters[{}].{} {}", fault->index,
+                   fault->member, fault->what);
 }
 
 SharedAdapters AdapterTable::Join(std::vector<AdapterScale> scales) const {
@@ -90,6 +105,7 @@ Result<SharedAdapters> AdapterTable::InForce(
   }
   if (!can_choose_) return nullptr;
   const std::lock_guard lock(mutex_);
+  RL_RETURN_IF_ERROR(Check(scales_));
   return Join(scales_);
 }
 
@@ -118,9 +134,15 @@ std::optional<SharedAdapters> AdapterTable::Restored(
     std::span<const ModelFingerprint> stored) const {
   std::vector<AdapterScale> scales;
   for (const auto& [content, scale] : stored) {
-    const auto found = std::ranges::find(loaded_, content, &AdapterFacts::content);
-    if (found == loaded_.end()) return std::nullopt;
-    scales.push_back({static_cast<int32_t>(found - loaded_.begin()), std::bit_cast<double>(scale)});
+    // Adapters of one content are as good as each other, but each is in force once.
+    const auto is_free = [&, content = content](int32_t id) {
+      return loaded_[static_cast<size_t>(id)].content == content &&
+             std::ranges::find(scales, id, &AdapterScale::id) == scales.end();
+    };
+    int32_t id = 0;
+    while (id < std::ssize(loaded_) && !is_free(id)) ++id;
+    if (id == std::ssize(loaded_)) return std::nullopt;
+    scales.push_back({id, std::bit_cast<double>(scale)});
   }
   if (!Check(scales)) return std::nullopt;
   return Join(std::move(scales));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
@@ -40,10 +41,24 @@ struct PromptSpace {
 // The name of an adapter for clients: the last part of its path.
 std::string AdapterName(const std::string& path);
 
+// What is wrong with an entry of a list of adapters: "scale" "is 2000, expected -1000 to 1000".
+struct AdapterFault {
+  size_t index = 0;
+  std::string_view member;  // "id" or "scale"
+  std::string what;
+};
+// The first fault of a list for a request to an engine that has loaded so many adapters.
+std::optional<AdapterFault> FindAdapterFault(std::span<const AdapterScale> scales, int64_t loaded);
+
+// Whether rows that choose among these adapters may have all of them, with the factors that they
+// were loaded with. Error adapter.limit.
+[[nodiscard]] Status CheckAppliedAdapters(std::span<const AdapterFacts> loaded);
+
 // Thread safety: all member functions from any thread.
 class AdapterTable {
  public:
-  // `can_choose`: requests may. If not, all have those that are part of the graphs.
+  // `can_choose`: requests may. If not, all have those that are part of the graphs, also without
+  // `apply`: requests that choose none have them.
   AdapterTable(std::vector<AdapterFacts> loaded, bool can_choose, bool apply);
 
   [[nodiscard]] bool can_choose() const { return can_choose_; }

@@ -268,6 +268,9 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   } else if (!model.facts().encodes()) {
     RL_RETURN_IF_ERROR(OpenDrafters(model, setup.hooks, notices, options));
   }
+  if (setup.apply_adapters && !model.row_adapters.empty()) {
+    RL_RETURN_IF_ERROR(CheckAppliedAdapters(model.adapter_facts));
+  }
   RL_ASSIGN_OR_RETURN(session, ModelSession::Open(std::move(model), options, setup.hooks, notices));
   constraints = std::make_unique<AnswerConstraints>(session->model());
   adapters = std::make_unique<AdapterTable>(

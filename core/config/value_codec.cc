@@ -4,6 +4,7 @@
 #include <cmath>
 #include <system_error>
 
+#include "core/base/adapter_limits.h"
 #include "core/base/from_chars.h"
 #include "core/base/printable.h"
 
@@ -58,9 +59,6 @@ bool HasControlCharacter(std::string_view text) {
     return byte < 0x20 || byte == 0x7f;
   });
 }
-
-// Factors beyond this are slips of the keyboard.
-constexpr double kMaxAdapterScale = 1000;
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // Requests to an Engine and its answers. Value types.
 #pragma once
 
+#include <rullama/base/adapter_limits.h>
 #include <rullama/base/media_kind.h>
 #include <rullama/base/session_stats.h>
 #include <rullama/base/stop_reason.h>
@@ -48,9 +49,6 @@ struct AdapterScale {
   int32_t id = 0;
   double scale = 0;  // -kMaxAdapterScale to kMaxAdapterScale; 0: as if it were not there
 };
-inline constexpr int kMaxAdapterScale = 1'000;
-// The most adapters of a request whose factor is not 0.
-inline constexpr int kMaxAdaptersInForce = 8;
 
 // A low-rank adapter that is loaded.
 struct AdapterInfo {
@@ -144,8 +142,9 @@ struct Request {
   uint64_t client = 0;
   // The name of the client in files on disk; it stays the same from start to start.
   std::string owner = {};
-  // Exactly these adapters are in force, each named once; without a value those of the engine as
-  // they are when the request is submitted (Engine::SetAdapterScales).
+  // Exactly these adapters are in force, each named once, at most kMaxAdaptersInForce of them;
+  // without a value those of the engine as they are when the request is submitted
+  // (Engine::SetAdapterScales).
   std::optional<std::vector<AdapterScale>> adapters = {};
   // The slot to run in, which is waited for; -1: any. Of several answers the first one.
   int32_t slot = -1;

@@ -47,9 +47,9 @@ void TakeAdapters(std::span<const ScaledAdapter> adapters, AdapterUse use, Notic
   model.adapters = JoinAdapters(adapters);
   if (use != AdapterUse::kByRow || adapters.empty()) return;
   notices.Warn(predicts ? "an adapter is for experts, so all requests have the adapters as they "
-                          "were loaded"
+                          "were loaded; --lora-init-without-apply has no effect"
                         : "all requests have the adapters as they were loaded: those of this model "
-                          "cannot be chosen");
+                          "cannot be chosen; --lora-init-without-apply has no effect");
 }
 
 }  // namespace

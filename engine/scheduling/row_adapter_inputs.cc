@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/base/check.h"
 #include "core/ir/adapter_names.h"
 
 namespace rullama {
@@ -23,6 +24,7 @@ Status RowAdapterInputs::Set(Session& session, std::span<const AdaptersInForce* 
     for (const auto& [id, scale] : rows[row]->scales) {
       const auto [group, number] = graphs_.seats[static_cast<size_t>(id)];
       const int64_t place = used[static_cast<size_t>(group)]++;
+      RL_CHECK(place < places);
       const auto at = static_cast<size_t>(group * places + place);
       ids_[at][row] = number;
       factors_[at][row] = static_cast<float>(scale);

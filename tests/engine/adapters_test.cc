@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "engine/adapters_in_force.h"
 #include "engine/api/engine.h"
 #include "tests/fakes/adapter_folder.h"
 #include "tests/gpu_backends.h"
@@ -42,17 +44,22 @@ const std::vector<std::string>& Folders() {
   return folders;
 }
 
+Result<std::shared_ptr<Engine>> TryOpen(const std::vector<std::string>& adapters,
+                                        const std::string& backend = "cpu", bool choose = true) {
+  return Engine::Open({.model = kE2b,
+                       .backend = backend,
+                       .settings = {{"context.slots", "4"},
+                                    {"context.capacity", "512"},
+                                    {"context.prefill_chunk", "32"},
+                                    {"backend.device", "0"}},  // also one in software
+                       .adapters = adapters,
+                       .choose_adapters = choose,
+                       .plugin_paths = {kPlugins}});
+}
+
 std::shared_ptr<Engine> Open(const std::vector<std::string>& adapters,
                              const std::string& backend = "cpu", bool choose = true) {
-  return Must(Engine::Open({.model = kE2b,
-                            .backend = backend,
-                            .settings = {{"context.slots", "4"},
-                                         {"context.capacity", "512"},
-                                         {"context.prefill_chunk", "32"},
-                                         {"backend.device", "0"}},  // also one in software
-                            .adapters = adapters,
-                            .choose_adapters = choose,
-                            .plugin_paths = {kPlugins}}));
+  return Must(TryOpen(adapters, backend, choose));
 }
 
 Request Prompt(std::optional<Scales> adapters, int64_t tokens = 12) {
@@ -68,6 +75,29 @@ Request Prompt(std::optional<Scales> adapters, int64_t tokens = 12) {
 
 Completion Answer(Engine& engine, const Request& request) {
   return Must(Must(engine.Submit(request)).Wait());
+}
+
+// The rows of all steps that wrote answers, and the number of these steps.
+std::pair<double, uint64_t> DecodedRows(const Engine& engine) {
+  const Histogram rows = engine.stats().decode.rows;
+  return {rows.sum, std::accumulate(rows.counts.begin(), rows.counts.end(), uint64_t{0})};
+}
+
+// Answers requests with these adapters, whose rows share steps, and each alone: the bytes are the
+// same.
+void ExpectTheBytesOfEachAlone(Engine& engine, const std::vector<Scales>& asked, int64_t tokens) {
+  std::vector<Generation> together;
+  for (const Scales& one : asked) together.push_back(Must(engine.Submit(Prompt(one, tokens))));
+  std::vector<Completion> found;
+  for (Generation& one : together) found.push_back(Must(one.Wait()));
+  const auto [rows, steps] = DecodedRows(engine);
+  EXPECT_GT(rows, static_cast<double>(steps)) << "no step had rows of two requests";
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Request alone = Prompt(asked[i], tokens);
+    alone.reuse_prefix = false;
+    EXPECT_EQ(Answer(engine, alone).logprobs, found[i].logprobs) << i;
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(found[i].logprobs, found[j].logprobs) << i << " " << j;
+  }
 }
 
 std::string ErrorOf(Engine& engine, const Request& request) {
@@ -98,6 +128,69 @@ TEST_P(ChosenAdaptersOn, RowsOfOneStepHaveTheBytesOfEachAlone) {
     EXPECT_EQ(found[i].ids, expected.ids) << i;
     EXPECT_EQ(found[i].logprobs, expected.logprobs) << i;
   }
+}
+
+// Adapters of attention and of late layers have rows of their own, too.
+TEST(ChosenAdapters, RowsOfOneStepMayHaveDifferentModulesAdapted) {
+  const fs::path base = fs::path(::testing::TempDir()) / "adapters_of_modules";
+  const std::pair<const char*, int64_t> modules[] = {{"layers.5.self_attn.q_proj", 256},
+                                                     {"layers.7.self_attn.o_proj", 512},
+                                                     {"layers.7.mlp.down_proj", 1024}};
+  std::vector<std::string> folders;
+  for (const auto& [module, inputs] : modules) {
+    folders.push_back((base / module).string());
+    WriteAdapterFolder(folders.back(), inputs, {.module = module});
+  }
+  ExpectTheBytesOfEachAlone(*Open(folders), {{{0, 1}}, {{1, 1}}, {{2, 1}}, {}}, 12);
+}
+
+TEST(ChosenAdapters, EightAreInForceTogether) {
+  const std::vector<std::string> nine(9, Folders()[0]);
+  const auto refused = TryOpen(nine);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().id, "adapter.limit");
+  EXPECT_THAT(refused.error().message, HasSubstr("9 adapters"));
+  EXPECT_THAT(refused.error().message, HasSubstr("at most 8"));
+  EXPECT_THAT(refused.error().message, HasSubstr("--lora-init-without-apply"));
+  EXPECT_TRUE(TryOpen(nine, "cpu", /*choose=*/false)) << "they are joined";
+
+  std::vector<std::string> one_is_off = nine;
+  one_is_off.back() += ":0";
+  const auto engine = Open(one_is_off);
+  EXPECT_EQ(Answer(*engine, Prompt(std::nullopt, 2)).ids.size(), 2U);
+  Scales all;
+  for (int32_t id = 0; id < 9; ++id) all.push_back({id, 1});
+  EXPECT_THAT(ErrorOf(*engine, Prompt(all)), HasSubstr("at most 8 adapters"));
+  EXPECT_FALSE(engine->SetAdapterScales(all));
+  const AdapterTable unchecked(std::vector<AdapterFacts>(9), /*can_choose=*/true, /*apply=*/true);
+  EXPECT_FALSE(unchecked.InForce(std::nullopt));
+}
+
+TEST(ChosenAdapters, AFactorThatMakesThemInfiniteIsAnError) {
+  const auto folder = (fs::path(::testing::TempDir()) / "infinite_adapter").string();
+  WriteAdapterFolder(folder, kInputs, {.alpha = 1e39});
+  const auto refused = TryOpen({folder});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().id, "adapter.value");
+}
+
+TEST(AdapterTable, PartsOfTheModelAreListedAsTheyAre) {
+  const AdapterTable table({{.path = "a", .scale = 0.5}}, /*can_choose=*/false, /*apply=*/false);
+  EXPECT_EQ(table.List()[0].scale, 0.5);
+  const AdapterTable chosen({{.path = "a", .scale = 0.5}}, /*can_choose=*/true, /*apply=*/false);
+  EXPECT_EQ(chosen.List()[0].scale, 0);
+}
+
+TEST(AdapterTable, TwoOfOneContentAreRestored) {
+  const AdapterTable table(
+      {{.path = "a", .scale = 0.5, .content = 7}, {.path = "b", .scale = 2, .content = 7}},
+      /*can_choose=*/true, /*apply=*/true);
+  const auto stored = table.Stored(Must(table.InForce(std::nullopt)));
+  const auto restored = table.Restored(stored);
+  ASSERT_TRUE(restored);
+  EXPECT_EQ((*restored)->key, Must(table.InForce(std::nullopt))->key);
+  const AdapterTable one({{.path = "a", .content = 7}}, /*can_choose=*/true, /*apply=*/true);
+  EXPECT_FALSE(one.Restored(stored)) << "there are two";
 }
 
 // The last bits differ, as the sums have another order.

@@ -12,15 +12,18 @@ namespace rullama {
 struct AdapterFolderOptions {
   int64_t rank = 1;
   int64_t period = 3;  // of the values
+  double alpha = 4;    // the factor is alpha / rank
+  // With an output of 256 columns in the model.
+  std::string module = "layers.0.mlp.down_proj";
 };
 
-// Writes a PEFT folder that adapts blk.0.ffn_down, which has 512 columns of input and 256 of output
-// in the model; with another number of `inputs` the adapter does not fit.
+// Writes a PEFT folder that adapts one module, unless told otherwise blk.0.ffn_down, which has 512
+// columns of input in the model; with another number of `inputs` the adapter does not fit.
 inline void WriteAdapterFolder(const std::filesystem::path& folder, int64_t inputs,
                                const AdapterFolderOptions& options = {}) {
   constexpr int64_t kOutputs = 256;
   std::filesystem::create_directories(folder);
-  const std::string prefix = "base_model.model.model.layers.0.mlp.down_proj.lora_";
+  const std::string prefix = "base_model.model.model." + options.module + ".lora_";
   const int64_t a_bytes = options.rank * inputs * 4;
   const int64_t b_bytes = options.rank * kOutputs * 4;
   const nlohmann::json header = {
@@ -38,10 +41,11 @@ inline void WriteAdapterFolder(const std::filesystem::path& folder, int64_t inpu
     const float value = i % options.period == 0 ? 0.5F : -0.25F;
     tensors.write(reinterpret_cast<const char*>(&value), sizeof(value));
   }
-  const nlohmann::json config = {{"peft_type", "LORA"},
-                                 {"r", options.rank},
-                                 {"lora_alpha", 4},
-                                 {"target_modules", {"down_proj"}}};
+  const nlohmann::json config = {
+      {"peft_type", "LORA"},
+      {"r", options.rank},
+      {"lora_alpha", options.alpha},
+      {"target_modules", {options.module.substr(options.module.rfind('.') + 1)}}};
   std::ofstream(folder / "adapter_config.json") << config.dump();
 }
 

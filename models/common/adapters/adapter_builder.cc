@@ -208,6 +208,16 @@ Result<AdapterWeight> AdapterBuilder::Join(const std::string& tensor, Parts& par
   RL_ASSIGN_OR_RETURN(weight.scale, scale_of(a->module, weight.rank));
   weight.a = std::move(parts.halves[Half::kA].values);
   weight.b = std::move(parts.halves[Half::kB].values);
+  // Rows with the factor 0 would get NaN of an infinite product.
+  const auto overflows = [&weight](float v) {
+    return !std::isfinite(static_cast<float>(v * weight.scale));
+  };
+  if (std::ranges::any_of(weight.b, overflows)) {
+    return MakeError(ErrorKind::kModelFile, "adapter.value",
+                     "'{}' times its factor {} is not finite; the adapter is damaged or its "
+                     "training failed",
+                     ShownName(b->name), weight.scale);
+  }
   return weight;
 }
 
