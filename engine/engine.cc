@@ -332,12 +332,13 @@ Status Engine::Impl::WarmUpFor(const EngineSetup& setup, Notices& notices) {
   const std::atomic<bool>* const stop = stop_flag.get();
   const RowChainOptions usual = UsualChain(sampler, info.vocabulary);
   const bool judges = session->config().drafts.min_probability > 0;
+  RL_ASSIGN_OR_RETURN(const SharedAdapters own, adapters->InForce(std::nullopt));
   std::vector<ModelSession*> writers = {session.get()};
   if (drafter) writers.push_back(&drafter->session());
   for (ModelSession* writer : writers) {
-    RL_RETURN_IF_ERROR(
-        WarmUpSteps(writer->session(),
-                    StepsOfAnswers(writer->session(), writer->graphs(), usual, judges), stop));
+    const auto steps =
+        StepsOfAnswers(writer->session(), writer->graphs(), usual, judges, own.get());
+    RL_RETURN_IF_ERROR(WarmUpSteps(writer->session(), steps, stop));
   }
   RL_RETURN_IF_ERROR(WarmUpOthers(stop, notices));
   if (mode != WarmUp::kAll) return OkStatus();

@@ -307,10 +307,21 @@ bool DraftGraphs::Has(GraphHandle graph) const {
   });
 }
 
+bool ProgramGraphs::Has(GraphHandle graph) const {
+  const bool draws = std::ranges::any_of(draw, [graph](const auto& of_kind) {
+    return std::ranges::find(of_kind, graph) != of_kind.end();
+  });
+  return draws || read == graph || media == graph || (hidden && hidden->graph == graph) ||
+         (logits && logits->graph == graph);
+}
+
 std::string ProgramGraphs::UseOf(GraphHandle graph) const {
   constexpr std::array<std::string_view, kRowChainKinds> kAnswers = {
       "greedy answers", "drawn answers", "penalties, biases and JSON schemas",
       "all settings of the sampler"};
+  if (adapters && adapters->several && adapters->several->Has(graph)) {
+    return adapters->several->UseOf(graph) + " with several adapters";
+  }
   if (media == graph) return "pictures and sound";
   if (denoise == graph || condition == graph) return "canvases";
   if (head) return "embeddings";

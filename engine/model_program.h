@@ -132,6 +132,8 @@ struct ProgramGraphs {
   }
   std::array<std::array<GraphHandle, 2>, kRowChainKinds> draw = {};  // by kind, and logprobs
 
+  // Whether it is one of those that rows with adapters have.
+  [[nodiscard]] bool Has(GraphHandle graph) const;
   // What requests lack without this graph, for messages: "greedy answers with log-probabilities".
   [[nodiscard]] std::string UseOf(GraphHandle graph) const;
 };

@@ -75,28 +75,45 @@ void AddDraws(const ProgramGraphs& graphs, const RowChainOptions& usual, bool ju
   }
 }
 
-}  // namespace
-
-std::vector<ExpectedStep> StepsOfAnswers(const Session& session, const ProgramGraphs& graphs,
-                                         const RowChainOptions& usual, bool judges) {
-  StepList steps(session);
-  if (graphs.denoise) {
-    steps.OfAllSizes(graphs.read, DemandMode::kStateOnly);
-    steps.OfAllSizes(*graphs.denoise, DemandMode::kAllRows);
-  } else if (graphs.logits) {
-    AddDraws(graphs, usual, judges, session.slots(), steps);
-  }
-  return steps.Take();
-}
-
-std::vector<ExpectedStep> OtherSteps(const Session& session, const ProgramGraphs& graphs) {
-  StepList steps(session);
+void AddOthers(const ProgramGraphs& graphs, StepList& steps) {
   if (graphs.media) {
     steps.OfAllSizes(*graphs.media, graphs.logits ? DemandMode::kStateOnly : DemandMode::kAllRows);
   }
   if (graphs.hidden) steps.OfAllSizes(graphs.hidden->graph, DemandMode::kAllRows);
   if (graphs.logits) steps.OfAllSizes(graphs.logits->graph, DemandMode::kAllRows);
   if (graphs.head) steps.OfAllSizes(*graphs.head, DemandMode::kAllRows);
+}
+
+// The graphs for rows that have several adapters; null: there are none.
+const ProgramGraphs* SeveralOf(const ProgramGraphs& graphs) {
+  return graphs.adapters ? graphs.adapters->several.get() : nullptr;
+}
+
+}  // namespace
+
+std::vector<ExpectedStep> StepsOfAnswers(const Session& session, const ProgramGraphs& graphs,
+                                         const RowChainOptions& usual, bool judges,
+                                         const AdaptersInForce* own) {
+  StepList steps(session);
+  if (graphs.denoise) {
+    steps.OfAllSizes(graphs.read, DemandMode::kStateOnly);
+    steps.OfAllSizes(*graphs.denoise, DemandMode::kAllRows);
+  } else if (graphs.logits) {
+    const ProgramGraphs* const several = SeveralOf(graphs);
+    const bool several_first = several != nullptr && graphs.adapters->NeedSeveral(own);
+    if (several_first) AddDraws(*several, usual, judges, session.slots(), steps);
+    AddDraws(graphs, usual, judges, session.slots(), steps);
+    if (several != nullptr && !several_first) {
+      AddDraws(*several, usual, judges, session.slots(), steps);
+    }
+  }
+  return steps.Take();
+}
+
+std::vector<ExpectedStep> OtherSteps(const Session& session, const ProgramGraphs& graphs) {
+  StepList steps(session);
+  AddOthers(graphs, steps);
+  if (const ProgramGraphs* several = SeveralOf(graphs)) AddOthers(*several, steps);
   return steps.Take();
 }
 

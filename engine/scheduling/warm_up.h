@@ -29,10 +29,12 @@ struct ExpectedStep {
 // The steps that answers can lead to, the likeliest first: all sizes of those that read prompts and
 // of those that draw by `usual`, the chain of the configuration's sampler, and the least and the
 // largest that draw by each other chain, which have the kernels of the sizes in between. `judges`:
-// drafts end before unlikely tokens. `graphs`: of the program of the session.
+// drafts end before unlikely tokens. `own`: the adapters of requests that choose none, null: none.
+// `graphs`: of the program of the session.
 [[nodiscard]] std::vector<ExpectedStep> StepsOfAnswers(const Session& session,
                                                        const ProgramGraphs& graphs,
-                                                       const RowChainOptions& usual, bool judges);
+                                                       const RowChainOptions& usual, bool judges,
+                                                       const AdaptersInForce* own);
 // The steps of all other requests.
 [[nodiscard]] std::vector<ExpectedStep> OtherSteps(const Session& session,
                                                    const ProgramGraphs& graphs);

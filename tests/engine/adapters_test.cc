@@ -2,6 +2,7 @@
 // that has only this one.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -15,6 +16,12 @@
 #include "core/base/must_test_util.h"
 #include "engine/adapters_in_force.h"
 #include "engine/api/engine.h"
+#include "engine/engine_access.h"
+#include "engine/engine_observer.h"
+#include "engine/loading/engine_config.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/model_program.h"
+#include "tests/engine/no_notices_test_util.h"
 #include "tests/fakes/adapter_folder.h"
 #include "tests/gpu_backends.h"
 
@@ -166,6 +173,34 @@ TEST(ChosenAdapters, EightAreInForceTogether) {
   EXPECT_FALSE(unchecked.InForce(std::nullopt));
 }
 
+struct CompiledPlans final : EngineObserver {
+  void OnSpan(const StepSpan& span) override {
+    if (span.kind == StepSpan::Kind::kCompile) ++count;
+  }
+  void OnRequest(const RequestSpan& /*span*/) override {}
+  std::atomic<int> count = 0;
+};
+
+TEST(ChosenAdapters, StepsWithSeveralAreWarmedUp) {
+  CompiledPlans plans;
+  NoNotices notices;
+  const LayeredConfig config =
+      Must(ConfigOf({.model = kE2b,
+                     .backend = "cpu",
+                     .settings = {{"context.capacity", "64"}, {"context.prefill_chunk", "32"}},
+                     .adapters = {Folders()[0], Folders()[1]}}));
+  EngineSetup setup{.plugin_paths = {kPlugins}, .warm_up = WarmUp::kDispatch};
+  setup.hooks.observer = &plans;
+  const auto engine = Must(
+      EngineAccess::Open(Must(LoadModel(config, {}, notices, AdapterUse::kByRow)), setup, notices));
+  const int before = plans.count;
+  EXPECT_GT(before, 0);
+  for (const std::optional<Scales>& one : {std::optional<Scales>(), {{{0, 1}}}}) {
+    Answer(*engine, {.prompt = "The sky is", .max_tokens = 3, .adapters = one});
+  }
+  EXPECT_EQ(plans.count, before);
+}
+
 TEST(ChosenAdapters, AFactorThatMakesThemInfiniteIsAnError) {
   const auto folder = (fs::path(::testing::TempDir()) / "infinite_adapter").string();
   WriteAdapterFolder(folder, kInputs, {.alpha = 1e39});
@@ -191,6 +226,22 @@ TEST(AdapterTable, TwoOfOneContentAreRestored) {
   EXPECT_EQ((*restored)->key, Must(table.InForce(std::nullopt))->key);
   const AdapterTable one({{.path = "a", .content = 7}}, /*can_choose=*/true, /*apply=*/true);
   EXPECT_FALSE(one.Restored(stored)) << "there are two";
+}
+
+TEST(AdapterTable, GraphsOfSeveralAdaptersHaveNamesOfTheirOwn) {
+  ProgramGraphs several;
+  several.read = {1};
+  several.hidden = {{2}, ""};
+  several.logits = {{3}, ""};
+  ProgramGraphs graphs;
+  graphs.read = {10};
+  graphs.hidden = {{11}, ""};
+  graphs.logits = {{12}, ""};
+  for (auto& of_kind : graphs.draw) of_kind = {GraphHandle{13}, GraphHandle{14}};
+  graphs.adapters = AdapterGraphs{.several = std::make_shared<const ProgramGraphs>(several)};
+  EXPECT_EQ(graphs.UseOf({1}), "prompts with several adapters");
+  EXPECT_EQ(graphs.UseOf({3}), "logits of prompts with several adapters");
+  EXPECT_EQ(graphs.UseOf({10}), "prompts");
 }
 
 // The last bits differ, as the sums have another order.
