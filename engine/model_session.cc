@@ -66,6 +66,7 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
         "the drafter of the model is not used: with this backend the length of a draft "
         "could change answers (drafts.mtp: true uses it)");
   }
+  const LayeredConfig asked = model_.layers;
   RL_RETURN_IF_ERROR(ChooseSettings(leaves_out ? WithoutAssistant(options, config()) : options));
   if (const Status drafts = CheckDrafts(); !drafts) {
     if (assistant->asked) {
@@ -74,6 +75,8 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
                        drafts.error().message);
     }
     notices.Note(fmt::format("the drafter of the model is not used: {}", drafts.error().message));
+    // A context that was shortened for the drafter was not asked for.
+    model_.layers = asked;
     RL_RETURN_IF_ERROR(ChooseSettings(WithoutAssistant(options, config())));
   }
   load_seconds_ =
