@@ -879,8 +879,8 @@ Result<int64_t> Engine::LoadPrompt(const std::string& path) {
     return MakeError(
         ErrorKind::kUsage, "snapshot.mismatch",
         "{} was stored with the fingerprint {:016x}{:016x}, expected {:016x}{:016x}: "
-        "another model, mmproj, adapter, backend, device, version or chunk length; store the "
-        "prompt again",
+        "another model, mmproj, backend, device, version or chunk length, or other adapters "
+        "than those of the engine (Engine::SetAdapterScales); store the prompt again",
         path, stored.model[0], stored.model[1], model[0], model[1]);
   }
   RL_RETURN_IF_ERROR(CheckFits(impl_->session->model(), tokens, 0));

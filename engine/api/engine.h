@@ -250,19 +250,20 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
 
   // Reads the prompt of a request and stores what the model's caches hold of its whole chunks
   // (context.prefill_chunk, or what the device chose) in a file, which is of use to an engine of
-  // the same build, model, device and configuration. Returns the number of tokens stored. Blocks.
-  // Errors: those of Submit(); usage.request for a prompt shorter than a chunk; model.canvas;
-  // snapshot.memory; io.*.
+  // the same build, model, device and configuration, and with the adapters of the request
+  // (SetAdapterScales). Returns the number of tokens stored. Blocks. Errors: those of Submit();
+  // usage.request for a prompt shorter than a chunk; model.canvas; snapshot.memory; io.*.
   Result<int64_t> SavePrompt(const Request& request, const std::string& path);
-  // Puts what SavePrompt() stored into a free slot. Requests with `reuse_prefix` that begin with
-  // the same tokens read them from there, until the slot is needed for something else; their
-  // answers are the same bytes as without. Returns the number of tokens. Blocks until a slot is
-  // free. Errors: io.*, gguf.*, snapshot.file for a file that is damaged or no stored prompt,
-  // snapshot.mismatch for one of another model or configuration, model.canvas.
+  // Puts what SavePrompt() stored into a free slot; the adapters that it was read with are those of
+  // requests that choose none, else the error is snapshot.mismatch. Requests with `reuse_prefix`
+  // that begin with the same tokens read them from there, until the slot is needed for something
+  // else; their answers are the same bytes as without. Returns the number of tokens. Blocks until a
+  // slot is free. Errors: io.*, gguf.*, snapshot.file for a file that is damaged or no stored
+  // prompt, snapshot.mismatch for one of another model or configuration, model.canvas.
   Result<int64_t> LoadPrompt(const std::string& path);
 
   // The following wait until a slot has no request, and end with run.cancelled if `stop` is
-  // requested while they wait. Errors of all: usage.request for a slot that there is not;
+  // requested while they wait. Errors of all: usage.request for a slot number out of range;
   // model.canvas, model.encoder. They block.
   //
   // Stores what a slot holds of its last request, if that was one of `client`, in a file that only

@@ -546,12 +546,12 @@ RULLAMA_FUNCTION rullama_code rullama_engine_load_prompt(rullama_engine* engine,
 /* ---- slots ----------------------------------------------------------------------------------- */
 
 /* Since 1.5, as all that follows. These wait until a slot has no request. Errors of all:
- * usage.request for a slot that there is not; model.canvas, model.encoder.
+ * usage.request for a slot number out of range; model.canvas, model.encoder.
  *
  * Stores what a slot holds of its last request, prompt and answer, in the file `path`, which only
  * its owner may read, for engines of the same build, model, device and configuration. Sets *tokens
- * to how many were stored. Errors: slot.empty, slot.no_space, slot.file if there is something else
- * than a plain file; snapshot.memory, io.*. [any] [blocks] */
+ * to how many were stored. Errors: slot.empty, slot.no_space, slot.file if `path` is no plain file;
+ * snapshot.memory, io.*. [any] [blocks] */
 RULLAMA_FUNCTION rullama_code rullama_engine_save_slot(rullama_engine* engine, int32_t slot,
                                                        const char* path, int64_t* tokens,
                                                        rullama_error** error);

@@ -12,7 +12,8 @@ namespace rullama {
 
 // The fewest that are chosen.
 inline constexpr int64_t kFewestAutoSlots = 4;
-// With more, a step of one row takes other kernels on some devices, and longer (docs/server.md).
+// With more, a step of one row takes other kernels on some devices, and longer (docs/server.md,
+// "Limits").
 inline constexpr int64_t kMostAutoSlots = 8;  // a power of two times kFewestAutoSlots
 // No context is made shorter than this.
 inline constexpr int64_t kLeastAutoCapacity = 2048;

@@ -24,7 +24,7 @@ TEST(AutoSlots, SlotsDoubleAsLongAsTheyFitTheBudget) {
   EXPECT_EQ(ChooseSlots(room, kCapacity, true, SlotBytes), (SlotChoice{4, kCapacity}));
 }
 
-// What is beyond the budget is left to others, but four slots that fit are kept.
+// More slots than four have to fit the budget; four have to fit the free memory.
 TEST(AutoSlots, FourSlotsKeepTheirContextAsLongAsTheyFit) {
   SlotRoom room{.free = 50'000, .budget = 40'000, .taken = 50'000};
   EXPECT_EQ(ChooseSlots(room, kCapacity, true, SlotBytes), (SlotChoice{4, kCapacity}));
