@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -201,6 +202,13 @@ struct RULLAMA_LOCAL Engine::Impl {
   // The same for a file of a slot.
   Result<std::vector<ModelFingerprint>> FingerprintsFor(std::span<const int32_t> tokens,
                                                         const SharedAdapters& used);
+  // Whether the fingerprints for snapshots on disk are known.
+  [[nodiscard]] bool hashed() const {
+    return hashing_.valid() &&
+           hashing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  // Lets the snapshots on disk of requests that choose no adapters be of use.
+  void ExpectOwn();
   // Looks for a part of the job's prompt on the disk, and lets its snapshots be kept there.
   void LookOnDisk(Job& job, std::string_view owner);
   // Null without snapshots on disk.
@@ -300,8 +308,10 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   }
   snapshots = setup.hooks.snapshots;
   if (snapshots) {
-    hashing_ = std::async(std::launch::async,
-                          [this] { static_cast<void>(OwnerOf({}, {}, std::string_view())); });
+    hashing_ = std::async(std::launch::async, [this] {
+      static_cast<void>(OwnerOf({}, {}, std::string_view()));
+      ExpectOwn();
+    });
   }
   runner = std::make_unique<Scheduler>(
       session->session(),
@@ -493,9 +503,16 @@ Result<std::shared_ptr<const SnapshotStore::Owner>> Engine::Impl::OwnerOf(
     out.towers = out.fingerprints.back();
     out.fingerprints.pop_back();
   }
-  // Requests may name any factors, so these are not remembered.
-  if (!used) snapshots->Expect(out);
+  // Requests may name any factors: only those of the engine are remembered.
+  RL_ASSIGN_OR_RETURN(const SharedAdapters own, adapters->InForce(std::nullopt));
+  if (!used || (own && own->key == used->key)) snapshots->Expect(out);
   return std::make_shared<const SnapshotStore::Owner>(std::move(out));
+}
+
+void Engine::Impl::ExpectOwn() {
+  if (const auto own = adapters->InForce(std::nullopt)) {
+    static_cast<void>(OwnerOf({}, *own, std::string_view()));
+  }
 }
 
 void Engine::Impl::LookOnDisk(Job& job, std::string_view owner) {
@@ -599,7 +616,10 @@ std::vector<AdapterInfo> Engine::adapters() const { return impl_->adapters->List
 bool Engine::chooses_adapters() const { return impl_->adapters->can_choose(); }
 
 Status Engine::SetAdapterScales(std::span<const AdapterScale> scales) {
-  return impl_->adapters->SetScales(scales);
+  RL_RETURN_IF_ERROR(impl_->adapters->SetScales(scales));
+  // While the model is being hashed, what follows that comes to the same.
+  if (impl_->hashed()) impl_->ExpectOwn();
+  return OkStatus();
 }
 
 Result<Generation> Engine::Submit(const Request& request) {
