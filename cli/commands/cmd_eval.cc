@@ -37,7 +37,7 @@ struct EvalFlags {
   bool json = false;
 };
 
-// What was measured of one model.
+// The results of one model.
 struct EvalRow {
   std::string model;
   std::optional<double> perplexity = {};
@@ -57,6 +57,17 @@ Status CheckEvalFlags(const EvalFlags& flags) {
   if (!flags.log_probs.empty() && flags.text.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.option",
                      "--kl-divergence-base needs the text that models are compared on: -f FILE");
+  }
+  if (!flags.log_probs.empty() && flags.models.size() == 1) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "--kl-divergence-base compares models with the first one, and only one is "
+                     "named; name others (-m), or write the file with `rullama perplexity`");
+  }
+  if (!flags.log_probs.empty() && std::filesystem::exists(flags.log_probs)) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "'{}' exists, and the log-probabilities of the first model would replace it; "
+                     "remove it, or name another file",
+                     flags.log_probs);
   }
   return OkStatus();
 }
@@ -193,11 +204,19 @@ Result<int> Eval(const EvalFlags& flags, Console& console) {
   RL_RETURN_IF_ERROR(CheckEvalFlags(flags));
   RL_ASSIGN_OR_RETURN(const EvalInput input, ReadInput(flags));
   std::vector<EvalRow> rows;
+  Status measured = OkStatus();
   for (size_t i = 0; i < flags.models.size(); ++i) {
-    RL_ASSIGN_OR_RETURN(rows.emplace_back(), MeasureModel(flags, input, i, console));
+    auto row = MeasureModel(flags, input, i, console);
+    if (!row) {
+      measured = tl::unexpected(std::move(row).error());
+      break;
+    }
+    rows.push_back(*std::move(row));
     if (flags.json) RL_RETURN_IF_ERROR(console.Write(JsonLine(JsonOfRow(rows.back()))));
   }
-  if (!flags.json) RL_RETURN_IF_ERROR(console.Write(EvalTable(rows)));
+  // Those before an error took their time, too.
+  if (!flags.json && !rows.empty()) RL_RETURN_IF_ERROR(console.Write(EvalTable(rows)));
+  RL_RETURN_IF_ERROR(measured);
   return 0;
 }
 

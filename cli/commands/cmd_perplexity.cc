@@ -23,16 +23,38 @@ struct PerplexityFlags {
   std::string log_probs;  // a file, written, or read with `compares`
   std::string hella_swag;
   std::string multiple_choice;
-  size_t tasks = 0;  // of these two; 0: all
+  std::optional<size_t> tasks = {};  // of these two; 0, or without a value: all
   std::optional<double> max;
   bool compares = false;
   bool second_half = false;
   bool json = false;
 };
 
-// A file in place of a text, or in addition to it.
-bool HasModes(const PerplexityFlags& flags) {
-  return flags.compares || !flags.hella_swag.empty() || !flags.multiple_choice.empty();
+// Tasks are measured, not a text.
+bool HasChoices(const PerplexityFlags& flags) {
+  return !flags.hella_swag.empty() || !flags.multiple_choice.empty();
+}
+
+// Options that what is measured has no use for.
+Status CheckUnused(const PerplexityFlags& flags) {
+  const bool choices = HasChoices(flags);
+  const struct {
+    std::string_view option;
+    bool unused;
+    std::string_view measured;
+  } options[] = {
+      {"--max", choices && flags.max.has_value(), "tasks"},
+      {"--kl-divergence-base", choices && !flags.log_probs.empty(), "tasks"},
+      {"--second-half", choices && flags.second_half, "tasks"},
+      {"--second-half", flags.compares && flags.second_half, "--kl-divergence"},
+      {"--tasks", !choices && flags.tasks.has_value(), "texts"},
+  };
+  for (const auto& [option, unused, measured] : options) {
+    if (!unused) continue;
+    return MakeError(ErrorKind::kUsage, "usage.option", "{} has no effect with {}; leave it out",
+                     option, measured);
+  }
+  return OkStatus();
 }
 
 Status CheckPerplexityFlags(const PerplexityFlags& flags) {
@@ -50,7 +72,7 @@ Status CheckPerplexityFlags(const PerplexityFlags& flags) {
   if (modes == 0 && flags.path.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.option", "-f FILE is missing; name the text");
   }
-  return OkStatus();
+  return CheckUnused(flags);
 }
 
 Status CheckMost(const PerplexityFlags& flags, double perplexity) {
@@ -96,8 +118,8 @@ Status MeasureDivergence(const PerplexityFlags& flags, ModelSession& engine, Con
 }
 
 Status MeasureChoices(const PerplexityFlags& flags, ModelSession& engine, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto tasks,
-                      ReadChoiceTasks(flags.hella_swag, flags.multiple_choice, flags.tasks));
+  RL_ASSIGN_OR_RETURN(const auto tasks, ReadChoiceTasks(flags.hella_swag, flags.multiple_choice,
+                                                        flags.tasks.value_or(0)));
   RL_ASSIGN_OR_RETURN(const ChoiceScore score, ScoreChoices(engine, tasks, console));
   return console.Write(flags.json ? JsonLine(JsonOf(score)) : TextOf(score));
 }
@@ -116,7 +138,7 @@ Result<int> Perplexity(const PerplexityFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringSession(config, 0, console));
   if (flags.compares) {
     RL_RETURN_IF_ERROR(MeasureDivergence(flags, *engine, console));
-  } else if (HasModes(flags)) {
+  } else if (HasChoices(flags)) {
     RL_RETURN_IF_ERROR(MeasureChoices(flags, *engine, console));
   } else {
     RL_RETURN_IF_ERROR(MeasureText(flags, *engine, console));

@@ -20,6 +20,7 @@ constexpr size_t kHeaderBytes = 20;
 constexpr size_t kValuesBeforeSteps = 4;  // of 2 bytes: the step and the lowest value
 constexpr float kRange = 16;              // below the largest one
 constexpr float kMostSteps = 65'535;
+constexpr double kRounding = 1e-3;    // by which the largest log-probability may be above 0
 constexpr int64_t kFewestTokens = 3;  // of a chunk, so that one counts
 
 template <typename T>
@@ -28,9 +29,6 @@ T ReadAt(std::span<const std::byte> bytes, size_t offset) {
   std::memcpy(&value, bytes.data() + offset, sizeof(T));
   return value;
 }
-
-// Where a file is until it is whole.
-std::filesystem::path PartOf(const std::filesystem::path& path) { return path.string() + ".part"; }
 
 // Of a row, whose count is made even.
 constexpr uint64_t ValuesOfRow(uint64_t vocabulary) {
@@ -43,7 +41,7 @@ tl::unexpected<Error> Damaged(std::string_view what) {
                    what);
 }
 
-// The bytes of the rows; nothing if there is no such number.
+// The bytes of the rows; nothing if they are more than 64 bits can count.
 std::optional<uint64_t> BytesOfRows(const LogProbHeader& header) {
   const auto rows =
       CheckedMul(static_cast<uint64_t>(header.chunks), static_cast<uint64_t>(header.counted()));
@@ -97,29 +95,31 @@ Result<LogProbRow> LogProbRows::Row(int64_t chunk, int64_t counted) const {
   const LogProbRow out{.step = ReadAt<float>(row, 0),
                        .lowest = ReadAt<float>(row, sizeof(float)),
                        .steps = row.subspan(kValuesBeforeSteps * sizeof(uint16_t))};
-  if (std::isfinite(out.step) && std::isfinite(out.lowest)) return out;
-  return Damaged("has values that are not finite");
+  const double most = double{out.lowest} + double{kMostSteps} * double{out.step};
+  if (std::isfinite(out.lowest) && out.step >= 0 && most <= kRounding) return out;
+  return Damaged(fmt::format("has a row from {} in steps of {}, expected log-probabilities",
+                             out.lowest, out.step));
 }
 
 Result<LogProbFile> LogProbFile::Open(const std::filesystem::path& path) {
   RL_ASSIGN_OR_RETURN(MmapFile file, MmapFile::Open(path.string()));
-  RL_ASSIGN_OR_RETURN(LogProbRows rows, LogProbRows::Parse(file.bytes()));
-  return LogProbFile(std::move(file), std::move(rows));
+  auto rows = LogProbRows::Parse(file.bytes());
+  if (!rows) {
+    return tl::unexpected(std::move(rows).error().WithContext(fmt::format("'{}'", path.string())));
+  }
+  return LogProbFile(std::move(file), *std::move(rows));
 }
 
 Result<LogProbWriter> LogProbWriter::Create(const std::filesystem::path& path,
                                             const LogProbHeader& header) {
-  LogProbWriter writer(path);
-  writer.file_.open(PartOf(path), std::ios::binary | std::ios::trunc);
-  writer.file_.write(kMagic.data(), kMagic.size());
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(kMagic))));
   for (const int64_t number : {header.context, header.vocabulary, header.chunks}) {
     const auto value = static_cast<int32_t>(number);
-    writer.file_.write(reinterpret_cast<const char*>(&value), sizeof(value));
+    RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(&value, 1))));
   }
-  writer.file_.write(reinterpret_cast<const char*>(header.tokens.data()),
-                     static_cast<std::streamsize>(header.tokens.size() * sizeof(int32_t)));
-  RL_RETURN_IF_ERROR(writer.Check());
-  return writer;
+  RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(header.tokens))));
+  return LogProbWriter(std::move(file));
 }
 
 Status LogProbWriter::Append(std::span<const float> logits) {
@@ -127,6 +127,9 @@ Status LogProbWriter::Append(std::span<const float> logits) {
   const float min = std::max(*std::ranges::min_element(logits), max - kRange);
   double sum = 0;
   for (const float x : logits) sum += std::exp(x - max);
+  if (!std::isfinite(max) || !std::isfinite(sum)) {
+    return MakeError(ErrorKind::kRuntime, "backend.nan", "the logits of a token are not finite");
+  }
   const float step = (max - min) / kMostSteps;
   const auto lowest = static_cast<float>(min - max - std::log(sum));
   row_.assign(ValuesOfRow(logits.size()), 0);
@@ -137,24 +140,9 @@ Status LogProbWriter::Append(std::span<const float> logits) {
     row_[kValuesBeforeSteps + i] =
         static_cast<uint16_t>(std::min(std::round((logits[i] - min) / step), kMostSteps));
   }
-  file_.write(reinterpret_cast<const char*>(row_.data()),
-              static_cast<std::streamsize>(row_.size() * sizeof(uint16_t)));
-  return Check();
+  return file_.Append(std::as_bytes(std::span(row_)));
 }
 
-Status LogProbWriter::Finish() {
-  file_.close();
-  RL_RETURN_IF_ERROR(Check());
-  std::error_code code;
-  std::filesystem::rename(PartOf(path_), path_, code);
-  if (!code) return OkStatus();
-  return MakeError(ErrorKind::kIo, "io.write", "'{}' cannot be written: {}", path_.string(),
-                   code.message());
-}
-
-Status LogProbWriter::Check() const {
-  if (file_) return OkStatus();
-  return MakeError(ErrorKind::kIo, "io.write", "'{}' cannot be written", path_.string());
-}
+Status LogProbWriter::Finish() { return file_.Commit(); }
 
 }  // namespace rullama::cli

@@ -18,13 +18,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/mmap_file.h"
 #include "core/base/status.h"
+#include "core/gguf/atomic_file.h"
 
 namespace rullama::cli {
 
@@ -56,7 +56,7 @@ class LogProbRows {
   static Result<LogProbRows> Parse(std::span<const std::byte> bytes);
 
   [[nodiscard]] const LogProbHeader& header() const { return header_; }
-  // Error eval.file for values that are not finite.
+  // Error eval.file for a row whose values are no log-probabilities: not finite, or above 0.
   [[nodiscard]] Result<LogProbRow> Row(int64_t chunk, int64_t counted) const;
 
  private:
@@ -78,7 +78,7 @@ class LogProbFile {
 };
 
 // Writes such a file, which appears under its name once it is whole; the rows come in their order.
-// Error io.write.
+// Errors: those of AtomicFile; backend.nan for logits that are NaN or infinite at their largest.
 class LogProbWriter {
  public:
   static Result<LogProbWriter> Create(const std::filesystem::path& path,
@@ -87,11 +87,9 @@ class LogProbWriter {
   Status Finish();
 
  private:
-  explicit LogProbWriter(std::filesystem::path path) : path_(std::move(path)) {}
-  [[nodiscard]] Status Check() const;
+  explicit LogProbWriter(AtomicFile file) : file_(std::move(file)) {}
 
-  std::filesystem::path path_;
-  std::ofstream file_;         // beside it
+  AtomicFile file_;
   std::vector<uint16_t> row_;  // kept for its memory
 };
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include "core/base/must_test_util.h"
@@ -87,6 +89,41 @@ TEST(LogProbFile, DamagedFilesAreErrors) {
   std::string damaged = whole;
   damaged[20] = '\x05';  // a token outside the vocabulary
   EXPECT_FALSE(parse(damaged));
+}
+
+TEST(LogProbFile, DamagedRowsAreErrors) {
+  const std::string whole = ReadWholeFile(WriteOne());
+  const size_t begin = 20 + Header().tokens.size() * sizeof(int32_t);  // of the first row
+  const auto row_with = [&](size_t at, float value) {
+    std::string damaged = whole;
+    std::memcpy(damaged.data() + begin + at, &value, sizeof(value));
+    const LogProbRows rows = Must(LogProbRows::Parse(std::as_bytes(std::span(damaged))));
+    EXPECT_TRUE(rows.Row(0, 1)) << "the second row is whole";
+    return rows.Row(0, 0).has_value();
+  };
+  for (const float step : {3e38F, -1e-4F, 1.0F, NAN, INFINITY}) EXPECT_FALSE(row_with(0, step));
+  for (const float lowest : {1.0F, NAN, INFINITY, -INFINITY}) EXPECT_FALSE(row_with(4, lowest));
+  EXPECT_TRUE(row_with(0, 0));
+  EXPECT_TRUE(row_with(4, -100));
+}
+
+TEST(LogProbFile, NothingIsLeftAfterAnError) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "log_probs_after_errors";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  for (const float logit : {INFINITY, NAN}) {
+    LogProbWriter writer = Must(LogProbWriter::Create(folder / "x.kld", Header()));
+    ASSERT_TRUE(writer.Append(Logits(0)));
+    const Status refused = writer.Append(std::vector<float>{0, logit, 1, 2, 3});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().id, "backend.nan");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  const std::string damaged = (folder / "damaged.kld").string();
+  std::ofstream(damaged) << "x";
+  const auto opened = LogProbFile::Open(damaged);
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().message.find(damaged), std::string::npos) << opened.error().message;
 }
 
 }  // namespace

@@ -63,10 +63,12 @@ std::string TextOf(const ChoiceScore& score) {
 Result<std::vector<ChoiceTask>> ReadChoiceTasks(const std::string& hella_swag,
                                                 const std::string& multiple_choice, size_t count) {
   const bool is_text = !hella_swag.empty();
-  RL_ASSIGN_OR_RETURN(const std::string content,
-                      ReadTextFile(is_text ? hella_swag : multiple_choice, kMaxTaskBytes));
+  const std::string& path = is_text ? hella_swag : multiple_choice;
+  RL_ASSIGN_OR_RETURN(const std::string content, ReadTextFile(path, kMaxTaskBytes));
   auto tasks = is_text ? ParseHellaSwag(content) : ParseMultipleChoice(content);
-  if (!tasks) return tl::unexpected(tasks.error());
+  if (!tasks) {
+    return tl::unexpected(std::move(tasks).error().WithContext(fmt::format("'{}'", path)));
+  }
   return SomeOf(*std::move(tasks), count);
 }
 

@@ -105,7 +105,12 @@ Result<TextScore> ScoreChunks(ModelSession& model, const TextChunks& chunks, Con
         if (next >= chunk.size()) break;
         if (next < chunks.given) continue;
         const auto of_row = logits.subspan(row * vocabulary, vocabulary);
-        score.nll += NegativeLogLikelihood(of_row, chunk[next]);
+        const double nll = NegativeLogLikelihood(of_row, chunk[next]);
+        if (std::isnan(nll)) {
+          return MakeError(ErrorKind::kRuntime, "backend.nan",
+                           "the logits of a token are not finite");
+        }
+        score.nll += nll;
         ++score.tokens;
         if (on_row) RL_RETURN_IF_ERROR(on_row(of_row, chunk[next]));
       }
@@ -142,9 +147,9 @@ Result<DivergenceReport> CompareWith(ModelSession& model, const std::string& pat
   const int64_t vocabulary = model.model().facts().vocabulary;
   if (header.vocabulary != vocabulary) {
     return MakeError(ErrorKind::kUsage, "eval.file",
-                     "the log-probabilities are of {} tokens, the model has {}; compare models of "
-                     "one vocabulary",
-                     header.vocabulary, vocabulary);
+                     "the log-probabilities in '{}' are of {} tokens, the model has {}; compare "
+                     "models of one vocabulary",
+                     path, header.vocabulary, vocabulary);
   }
   const std::optional<TokenId> bos = model.tokenizer().bos_id();
   TextChunks chunks{.given = static_cast<size_t>(header.first_counted())};
@@ -156,9 +161,9 @@ Result<DivergenceReport> CompareWith(ModelSession& model, const std::string& pat
   Divergence divergence;
   int64_t row = 0;
   const auto compare = [&](std::span<const float> logits, int32_t next) -> Status {
-    RL_ASSIGN_OR_RETURN(const LogProbRow base,
-                        rows.Row(row / header.counted(), row % header.counted()));
-    divergence.Add(logits, base, next);
+    const auto base = rows.Row(row / header.counted(), row % header.counted());
+    if (!base) return tl::unexpected(Error(base.error()).WithContext(fmt::format("'{}'", path)));
+    divergence.Add(logits, *base, next);
     ++row;
     return OkStatus();
   };

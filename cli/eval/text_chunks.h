@@ -40,7 +40,7 @@ struct TextChunks {
 // perplexity.text for a text that is too short; text.utf8.
 Result<TextChunks> ChunksOf(const ModelSession& model, const std::string& text, bool second_half);
 
-// What is done with the logits before a token that counts.
+// Called with the logits before each token that counts.
 using OnRow = std::function<Status(std::span<const float> logits, int32_t next)>;
 // The score of the chunks; `on_row` may be empty.
 Result<TextScore> ScoreChunks(ModelSession& model, const TextChunks& chunks, Console& console,

@@ -84,9 +84,11 @@ TEST(Eval, AModelIsAtNoDistanceFromItself) {
 TEST(Eval, OneTableHasAllModels) {
   const std::string tasks =
       Write("eval_tasks.txt", "It was in July, 1805, and the\n2\nq q q\nx\nspeaker was\nzz\n");
-  const RunResult table = RunRullama(
-      {"eval", "-m", kModel, "-m", Changed(), "-f", TextFile(), "-c", "32", "--kl-divergence-base",
-       (TemporaryDirectory() / "table.kld").string(), "--hellaswag", tasks});
+  const auto table_file = TemporaryDirectory() / "table.kld";
+  std::filesystem::remove(table_file);
+  const RunResult table =
+      RunRullama({"eval", "-m", kModel, "-m", Changed(), "-f", TextFile(), "-c", "32",
+                  "--kl-divergence-base", table_file.string(), "--hellaswag", tasks});
   ASSERT_EQ(table.exit_code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("| model "));
   EXPECT_THAT(table.out, HasSubstr("| KL divergence "));
@@ -104,6 +106,20 @@ TEST(Eval, OneTableHasAllModels) {
   EXPECT_EQ(first["hellaswag"]["chance"], 0.25);
 }
 
+TEST(Eval, RowsBeforeAnErrorAreShown) {
+  const RunResult result =
+      RunRullama({"eval", "-m", kModel, "-m", "none.gguf", "-f", TextFile(), "-c", "32"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("| tiny-e2b-Q4_K_M.gguf "));
+  EXPECT_THAT(result.err, HasSubstr("none.gguf"));
+}
+
+TEST(Eval, ErrorsOfFilesNameThem) {
+  const std::string no_tasks = Write("unnamed_tasks.txt", "a\nb\n");
+  EXPECT_THAT(RunRullama({"perplexity", "-m", kModel, "--hellaswag", no_tasks}).err,
+              HasSubstr("unnamed_tasks.txt"));
+}
+
 TEST(Eval, WrongFilesAndOptionsAreErrors) {
   const std::string damaged = Write("damaged.kld", ReadWholeFile(LogProbs()).substr(0, 1000));
   const std::string no_tasks = Write("no_tasks.txt", "a\nb\n");
@@ -115,6 +131,17 @@ TEST(Eval, WrongFilesAndOptionsAreErrors) {
       {{"perplexity", "-m", kModel}, "usage.option"},
       {{"perplexity", "-m", kModel, "--kl-divergence"}, "usage.option"},
       {{"perplexity", "-m", kModel, "-f", TextFile(), "--hellaswag", no_tasks}, "usage.option"},
+      {{"perplexity", "-m", kModel, "--hellaswag", no_tasks, "--max", "9"}, "usage.option"},
+      {{"perplexity", "-m", kModel, "--hellaswag", no_tasks, "--second-half"}, "usage.option"},
+      {{"perplexity", "-m", kModel, "--multiple-choice", no_tasks, "--kl-divergence-base", "x"},
+       "usage.option"},
+      {{"perplexity", "-m", kModel, "--kl-divergence", "--kl-divergence-base", damaged,
+        "--second-half"},
+       "usage.option"},
+      {{"perplexity", "-m", kModel, "-f", TextFile(), "--tasks", "4"}, "usage.option"},
+      {{"eval", "-m", kModel, "-f", TextFile(), "--kl-divergence-base", "x"}, "usage.option"},
+      {{"eval", "-m", kModel, "-m", kModel, "-f", TextFile(), "--kl-divergence-base", damaged},
+       "usage.option"},
       {{"eval", "-m", kModel}, "usage.option"},
       {{"eval", "-m", kModel, "--hellaswag", no_tasks}, "eval.file"},
       {{"eval", "-m", kModel, "--kl-divergence-base", "x", "--hellaswag", no_tasks},
