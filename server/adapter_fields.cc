@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <limits>
 #include <string>
 
 #include "core/config/range.h"
+#include "engine/adapters_in_force.h"
 
 namespace rullama::server {
 namespace {
@@ -27,8 +28,10 @@ AdapterScale ReadOne(FieldReader& fields, const json& item, const std::string& p
   }
   const std::string inside = fields.PlaceOf(place + ".");
   FieldReader inner(item, inside);
-  const auto id = inner.Integer("id", 0, context.adapters - 1);
-  const auto scale = inner.Number("scale", Reals(-kMaxAdapterScale, kMaxAdapterScale));
+  const auto id =
+      inner.Integer("id", std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
+  constexpr double kAny = std::numeric_limits<double>::max();
+  const auto scale = inner.Number("scale", Reals(-kAny, kAny));  // FindAdapterFault() has the range
   if (!id) inner.Fail("missing_required_parameter", "id", "is missing; give the adapter's number");
   if (!scale) inner.Fail("missing_required_parameter", "scale", "is missing; give a number");
   for (const std::string& name : inner.Unknown()) {
@@ -53,29 +56,28 @@ std::vector<AdapterScale> ReadAdapterList(FieldReader& fields, const json& list,
                 fmt::format("has {} adapters, expected at most {}", list.size(), kMaxAdapters));
     return scales;
   }
-  int64_t in_force = 0;
   for (size_t i = 0; i < list.size() && !fields.error(); ++i) {
-    const std::string at = fmt::format("{}[{}]", place, i);
-    const AdapterScale one = ReadOne(fields, list[i], at, context);
-    if (std::ranges::find(scales, one.id, &AdapterScale::id) != scales.end()) {
-      fields.Fail("invalid_value", at + ".id", fmt::format("is {} once more", one.id));
-    }
-    if (one.scale != 0 && ++in_force > kMaxAdaptersInForce) {
-      fields.Fail("unsupported_value", at + ".scale",
-                  fmt::format("is not 0, but at most {} adapters are in force together",
-                              kMaxAdaptersInForce));
-    }
-    scales.push_back(one);
+    scales.push_back(ReadOne(fields, list[i], fmt::format("{}[{}]", place, i), context));
+  }
+  if (fields.error()) return scales;
+  if (const auto fault = FindAdapterFault(scales, context.adapters)) {
+    fields.Fail("invalid_value", fmt::format("{}[{}].{}", place, fault->index, fault->member),
+                fault->what);
   }
   return scales;
+}
+
+std::optional<std::vector<AdapterScale>> AdaptersOfName(const BodyContext& context) {
+  if (context.adapter) return std::vector{*context.adapter};
+  if (context.chooses_adapters) return context.adapters_in_force;
+  return std::nullopt;
 }
 
 std::optional<std::vector<AdapterScale>> ReadAdapters(FieldReader& fields,
                                                       const BodyContext& context) {
   const json* list = fields.Find(kLora);
   if (list == nullptr) {
-    if (context.adapter) return std::vector{*context.adapter};
-    return std::nullopt;
+    return AdaptersOfName(context);
   }
   if (context.adapter) {
     fields.Fail("invalid_value", kLora,

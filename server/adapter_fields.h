@@ -16,7 +16,10 @@ namespace rullama::server {
 // places in errors, which go to `fields`.
 std::vector<AdapterScale> ReadAdapterList(FieldReader& fields, const nlohmann::json& list,
                                           std::string_view place, const BodyContext& context);
-// The member `lora`, or else the adapter that is part of the model's name.
+// The adapters of a body without `lora`: that of the model's name, or else those of the engine as
+// they were when the body was read, so that all parts of one request have the same.
+std::optional<std::vector<AdapterScale>> AdaptersOfName(const BodyContext& context);
+// The member `lora`, or else AdaptersOfName().
 std::optional<std::vector<AdapterScale>> ReadAdapters(FieldReader& fields,
                                                       const BodyContext& context);
 

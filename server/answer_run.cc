@@ -58,12 +58,21 @@ ApiError PlacedError(const Engine& engine, const AnswerRequest& request, const R
   return out;
 }
 
+// Those of `loaded` that requests have which choose none.
+std::vector<AdapterScale> InForce(const std::vector<AdapterInfo>& loaded) {
+  std::vector<AdapterScale> in_force;
+  for (size_t i = 0; i < loaded.size(); ++i) {
+    if (loaded[i].scale != 0) in_force.push_back({static_cast<int32_t>(i), loaded[i].scale});
+  }
+  return in_force;
+}
+
 // The parameters that /slots shows of a request while it runs.
-std::string NoteOf(const SamplingDefaults& defaults, const AnswerRequest& request,
-                   const Request& prompt) {
+std::string NoteOf(const Engine& engine, const AnswerRequest& request, const Request& prompt) {
+  const SamplingDefaults& defaults = engine.info().sampling;
   const SamplingOptions& sampling = prompt.sampling;
   nlohmann::json adapters = nlohmann::json::array();
-  for (const AdapterScale& one : prompt.adapters.value_or(std::vector<AdapterScale>())) {
+  for (const AdapterScale& one : prompt.adapters ? *prompt.adapters : InForce(engine.adapters())) {
     adapters.push_back({{"id", one.id}, {"scale", one.scale}});
   }
   return Dump({
@@ -149,7 +158,7 @@ ApiResult<void> AnswerRun::Submit(Engine& engine, const std::stop_token& stop) {
   for (Request& prompt : request_.prompts) {
     prompt.client = call_.client();
     prompt.owner = call_.owner();
-    prompt.note = NoteOf(engine.info().sampling, request_, prompt);
+    prompt.note = NoteOf(engine, request_, prompt);
     auto answers = engine.SubmitChoices(prompt, request_.n, stop);
     if (!answers) {
       return tl::unexpected(
@@ -407,12 +416,14 @@ ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
 BodyContext BodyContextOf(const UsedModel& model, std::string_view text) {
   const ModelInfo& info = model.engine->info();
   const std::vector<AdapterInfo> adapters = model.engine->adapters();
+  std::vector<AdapterScale> in_force = InForce(adapters);
   BodyContext context{.text = text,
                       .slots = info.slots,
                       .capacity = info.capacity,
                       .denoises = info.canvas_length > 0,
                       .adapters = std::ssize(adapters),
-                      .chooses_adapters = model.engine->chooses_adapters()};
+                      .chooses_adapters = model.engine->chooses_adapters(),
+                      .adapters_in_force = std::move(in_force)};
   if (model.adapter) {
     const double own = adapters[static_cast<size_t>(*model.adapter)].own_scale;
     context.adapter = AdapterScale{*model.adapter, own};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "engine/api/request.h"
 
@@ -17,6 +18,8 @@ struct BodyContext {
   int64_t adapters = 0;                      // that are loaded
   bool chooses_adapters = false;             // requests may choose among them
   std::optional<AdapterScale> adapter = {};  // of the name that the body has for the model
+  // Of requests that choose none (Engine::SetAdapterScales), without those whose factor is 0.
+  std::vector<AdapterScale> adapters_in_force = {};
 };
 
 }  // namespace rullama::server

@@ -47,7 +47,7 @@ void SetAdapters(const Services& services, Call& call) {
   FieldReader fields(none);
   const std::vector<AdapterScale> scales = ReadAdapterList(fields, *body, "body", context);
   if (fields.error()) return call.Fail(*fields.error());
-  if (const Status set = model->engine->SetAdapterScales(scales); !set) {
+  if (const Status set = services.models.SetAdapterScales(*model, scales); !set) {
     return call.Fail(FromEngine(set.error()));
   }
   call.SendJson({{"success", true}});

@@ -20,14 +20,30 @@ namespace {
 constexpr std::chrono::seconds kSettled{60};
 constexpr size_t kMaxModelNameBytes = 64;
 
-// The number of the adapter with this name, which may lack its ending; the first one of several.
+// The number of the adapter with this name, or else of the first one that has it without its
+// ending.
 std::optional<int32_t> AdapterOf(const ServedModel& model, std::string_view name) {
-  for (size_t i = 0; i < model.adapters.size(); ++i) {
-    const std::string& adapter = model.adapters[i];
-    const bool same = adapter == name || std::filesystem::path(adapter).stem().string() == name;
-    if (same) return static_cast<int32_t>(i);
-  }
-  return std::nullopt;
+  const auto stem = [](const std::string& adapter) {
+    return std::filesystem::path(adapter).stem().string();
+  };
+  auto found = std::ranges::find(model.adapters, name);
+  if (found == model.adapters.end()) found = std::ranges::find(model.adapters, name, stem);
+  if (found == model.adapters.end()) return std::nullopt;
+  return static_cast<int32_t>(found - model.adapters.begin());
+}
+
+bool IsPattern(const ModelAlias& alias) { return alias.name.ends_with('*'); }
+
+// A name of the form MODEL:ADAPTER.
+struct NameParts {
+  std::string_view model;
+  std::string_view adapter;
+};
+
+std::optional<NameParts> PartsOf(std::string_view name) {
+  const size_t colon = name.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+  return NameParts{name.substr(0, colon), name.substr(colon + 1)};
 }
 
 std::string Quoted(std::string_view name) {
@@ -122,23 +138,7 @@ void Models::Finish() {
   }
 }
 
-std::string_view Models::Resolved(std::string_view name) const {
-  const auto is_own = [name](const Entry& entry) {
-    return WithoutLatest(name) == WithoutLatest(entry.model.id);
-  };
-  if (std::ranges::any_of(entries_, is_own)) return name;
-  for (const ModelAlias& alias : options_.aliases) {
-    const std::string_view pattern = alias.name;
-    const bool fits = pattern.ends_with('*')
-                          ? name.starts_with(pattern.substr(0, pattern.size() - 1))
-                          : name == pattern;
-    if (fits) return alias.model;
-  }
-  return name;
-}
-
-std::optional<size_t> Models::FindModel(std::string_view asked) const {
-  const std::string_view name = Resolved(asked);
+std::optional<size_t> Models::FindOwn(std::string_view name) const {
   if (name.empty() && entries_.size() == 1) return 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (WithoutLatest(name) == WithoutLatest(entries_[i].model.id)) return i;
@@ -146,15 +146,40 @@ std::optional<size_t> Models::FindModel(std::string_view asked) const {
   return std::nullopt;
 }
 
-ApiResult<Models::Named> Models::FindNamed(std::string_view name) const {
-  if (const auto index = FindModel(name)) return Named{*index};
-  const size_t colon = name.rfind(':');
-  if (colon != std::string_view::npos && colon > 0) {
-    const auto index = FindModel(name.substr(0, colon));
-    const auto adapter =
-        index ? AdapterOf(entries_[*index].model, name.substr(colon + 1)) : std::nullopt;
-    if (adapter) return Named{*index, adapter};
+std::optional<Models::Named> Models::FindExact(std::string_view name) const {
+  if (const auto index = FindOwn(name)) return Named{*index};
+  for (const ModelAlias& alias : options_.aliases) {
+    if (IsPattern(alias) || alias.name != name) continue;
+    if (const auto index = FindOwn(alias.model)) return Named{.index = *index, .is_alias = true};
   }
+  return std::nullopt;
+}
+
+std::optional<Models::Named> Models::FindByPattern(std::string_view name) const {
+  for (const ModelAlias& alias : options_.aliases) {
+    if (!IsPattern(alias)) continue;
+    const auto begin = std::string_view(alias.name).substr(0, alias.name.size() - 1);
+    if (!name.starts_with(begin)) continue;
+    if (const auto index = FindOwn(alias.model)) return Named{.index = *index, .is_alias = true};
+  }
+  return std::nullopt;
+}
+
+std::optional<Models::Named> Models::WithAdapter(std::optional<Named> model,
+                                                 std::string_view adapter) const {
+  if (!model) return std::nullopt;
+  model->adapter = AdapterOf(entries_[model->index].model, adapter);
+  return model->adapter ? model : std::nullopt;
+}
+
+ApiResult<Models::Named> Models::FindNamed(std::string_view name) const {
+  const auto parts = PartsOf(name);
+  if (const auto found = FindExact(name)) return *found;
+  if (parts) {
+    if (const auto found = WithAdapter(FindExact(parts->model), parts->adapter)) return *found;
+    if (const auto found = WithAdapter(FindByPattern(parts->model), parts->adapter)) return *found;
+  }
+  if (const auto found = FindByPattern(name)) return *found;
   std::string names;
   for (const Entry& entry : entries_) {
     names += (names.empty() ? "" : ", ") + Quoted(entry.model.id);
@@ -179,7 +204,7 @@ ApiResult<UsedModel> Models::Acquire(std::string_view name, const std::atomic<bo
     if (auto result = TryAcquire(lock, entry, ticket, left)) {
       if (*result) {
         (*result)->adapter = named->adapter;
-        if (named->adapter || Resolved(name) != name) (*result)->id = name;
+        if (named->adapter || named->is_alias) (*result)->id = name;
       }
       return *std::move(result);
     }
@@ -242,6 +267,15 @@ void Models::Return(Entry& entry) {
   changed_.notify_all();
 }
 
+Status Models::SetAdapterScales(const UsedModel& model, std::span<const AdapterScale> scales) {
+  const std::lock_guard lock(mutex_);
+  RL_RETURN_IF_ERROR(model.engine->SetAdapterScales(scales));
+  if (const auto named = FindNamed(model.id)) {
+    entries_[named->index].adapter_scales.emplace(scales.begin(), scales.end());
+  }
+  return OkStatus();
+}
+
 void Models::Keep(std::string_view id, KeepAlive keep) {
   {
     const std::lock_guard lock(mutex_);
@@ -264,6 +298,11 @@ Status Models::Load(Lock& lock, Entry& entry) {
   changed_.notify_all();
   if (!engine) return tl::unexpected(engine.error());
   entry.engine = *std::move(engine);
+  if (entry.adapter_scales) {
+    // The adapters are those that took them before, unless the files were replaced.
+    const Status set = entry.engine->SetAdapterScales(*entry.adapter_scales);
+    if (!set && options_.warn) options_.warn(set.error().ToString());
+  }
   entry.model.info = entry.engine->info();
   entry.keep = entry.model.keep_alive;
   entry.last_used = Clock::now();

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -82,16 +83,17 @@ class Models {
   // No model is in use any more.
   ~Models();
 
-  // The model of a name or an alias, which may end in that of an adapter, under which it is lent,
-  // loaded if it is not. An empty name
-  // means the only model. Blocks: requests that wait for a place come in the order of their calls,
-  // and before later ones for models that are loaded. A model that lacks memory takes that of
-  // models without users. Errors: model_not_found, missing_required_parameter for an empty name;
-  // those of the engine where it cannot be loaded; model_loading if no place for it gets free in
-  // time, shutting_down; client_left if `left` becomes true while the request waits, which
-  // LookAtLeft() makes known.
+  // The model of a name or an alias, which may end in ":" and the name of an adapter. It is lent
+  // under this name, and loaded if it is not. An empty name means the only model. Blocks: requests
+  // that wait for a place come in the order of their calls, and before later ones for models that
+  // are loaded. A model that lacks memory takes that of models without users. Errors:
+  // model_not_found, missing_required_parameter for an empty name; those of the engine where it
+  // cannot be loaded; model_loading if no place for it gets free in time, shutting_down;
+  // client_left if `left` becomes true while the request waits, which LookAtLeft() makes known.
   ApiResult<UsedModel> Acquire(std::string_view name, const std::atomic<bool>* left = nullptr);
   void LookAtLeft();
+  // Engine::SetAdapterScales(), also for when the model is loaded again.
+  Status SetAdapterScales(const UsedModel& model, std::span<const AdapterScale> scales);
   // From now on, how long the model stays. 0: until nobody uses it.
   void Keep(std::string_view id, KeepAlive keep);
   // The model of a name. Errors: as Acquire() about the name.
@@ -125,6 +127,7 @@ class Models {
     KeepAlive keep = kForEver;
     std::chrono::steady_clock::time_point last_used = {};
     std::optional<std::chrono::steady_clock::time_point> reopened = {};
+    std::optional<std::vector<AdapterScale>> adapter_scales = {};  // none: as they were loaded
   };
   using Lock = std::unique_lock<std::mutex>;
   class Lease;
@@ -134,12 +137,19 @@ class Models {
   struct Named {
     size_t index = 0;
     std::optional<int32_t> adapter = {};
+    bool is_alias = false;
   };
+  // Names and aliases come before MODEL:ADAPTER, and patterns ("gpt-*") after both.
   [[nodiscard]] ApiResult<Named> FindNamed(std::string_view name) const;
-  // The model of a name without an adapter; nothing if there is none.
-  [[nodiscard]] std::optional<size_t> FindModel(std::string_view name) const;
-  // The name of the model that an alias stands for; any other name as it is.
-  [[nodiscard]] std::string_view Resolved(std::string_view name) const;
+  // These return nothing if there is none. The model with this name of its own;
+  [[nodiscard]] std::optional<size_t> FindOwn(std::string_view name) const;
+  // or with an alias that is no pattern;
+  [[nodiscard]] std::optional<Named> FindExact(std::string_view name) const;
+  // of the first pattern that fits.
+  [[nodiscard]] std::optional<Named> FindByPattern(std::string_view name) const;
+  // The model with its adapter of this name.
+  [[nodiscard]] std::optional<Named> WithAdapter(std::optional<Named> model,
+                                                 std::string_view adapter) const;
   [[nodiscard]] ModelState StateOf(const Entry& entry) const;
   // The result of Acquire(): an error or a model, or nothing if the request has to wait.
   std::optional<ApiResult<UsedModel>> TryAcquire(Lock& lock, Entry& entry, Ticket& ticket,

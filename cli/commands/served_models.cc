@@ -49,6 +49,19 @@ std::vector<std::string> AdapterNamesOf(const ModelConfig& model) {
   return names;
 }
 
+// Requests name a model's adapters.
+Status CheckAdapterNames(const std::vector<std::string>& names, const std::string& place) {
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    if (seen.insert(name).second) continue;
+    return MakeError(ErrorKind::kUsage, "config.conflict",
+                     "{}: two adapters have the name '{}', by which requests choose one; rename "
+                     "the file or folder of one of them",
+                     place, name);
+  }
+  return OkStatus();
+}
+
 // The slots of a model that is not loaded: it has at least as many.
 int64_t SlotsOf(const Config& config) { return config.context.slots.value_or(kFewestAutoSlots); }
 
@@ -88,6 +101,7 @@ Result<ModelToServe> ConfigureModel(const LoadedConfig& loaded, const ServedMode
     RL_RETURN_IF_ERROR(out.config.Set("model.mmproj", *model.mmproj, Origin::kFlag, place));
   }
   RL_RETURN_IF_ERROR(out.config.Finish());
+  RL_RETURN_IF_ERROR(CheckAdapterNames(AdapterNamesOf(out.config.values().model), place));
   return out;
 }
 

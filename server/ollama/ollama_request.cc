@@ -64,7 +64,7 @@ void ReadOptions(FieldReader& fields, const BodyContext& context, AnswerRequest&
                  Request& request) {
   const json* options = fields.Object("options");
   if (options == nullptr) {
-    if (context.adapter) request.adapters = {*context.adapter};
+    request.adapters = AdaptersOfName(context);
     return;
   }
   FieldReader inner(*options, "options.");

@@ -185,6 +185,7 @@ TEST_F(ServeTest, RefusesWrongListsOfModels) {
   } rows[] = {
       {{"-m", TinyModel(), "-m", TinyModel()}, "[config.conflict]", 2},
       {{"-m", TinyModel(), "-m", TinyMoeModel(), "--lora", "x"}, "[config.conflict]", 2},
+      {{"-m", TinyModel(), "--lora", "a/x", "--lora", "b/x"}, "[config.conflict]", 2},
       {{"-m", TinyModel(), "-m", "/nowhere.gguf"}, "'/nowhere.gguf'", 6},
       {{"-m", TinyModel(), "--max-loaded-models", "0"}, "[config.range]", 2},
       {{"-m", TinyModel(), "--keep-alive", "soon"}, "[config.type]", 2},

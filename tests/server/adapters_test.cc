@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "server/adapter_fields.h"
 #include "server/api.h"
 #include "server/http/http_server.h"
 #include "tests/fakes/adapter_folder.h"
@@ -97,6 +98,31 @@ TEST_F(AdaptersApiTest, TheyAreListedAndSet) {
   EXPECT_EQ(list[1]["scale"], 0.5);
   EXPECT_EQ(Text(), Text(Lora(1, 0.5)));
   EXPECT_NE(Text(), Text({{"lora", json::array()}}));
+}
+
+// A request that is read has them, whatever is set before its last prompt is submitted.
+TEST(AdapterFields, ThoseOfTheServerAreResolvedOnce) {
+  const BodyContext context{.text = {},
+                            .adapters = 2,
+                            .chooses_adapters = true,
+                            .adapters_in_force = {{.id = 1, .scale = 0.5}}};
+  const json body = json::object();
+  FieldReader fields(body);
+  const auto found = ReadAdapters(fields, context);
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->size(), 1U);
+  EXPECT_EQ(found->front().id, 1);
+  EXPECT_EQ(found->front().scale, 0.5);
+}
+
+TEST_F(AdaptersApiTest, AtMostEightAreInForce) {
+  json nine = json::array();
+  for (int id = 0; id < 9; ++id) nine.push_back({{"id", id}, {"scale", 1}});
+  FieldReader fields(nine);
+  ReadAdapterList(fields, nine, "lora", {.text = {}, .adapters = 9, .chooses_adapters = true});
+  ASSERT_TRUE(fields.error());
+  EXPECT_EQ(fields.error()->param, "lora[8].scale");
+  EXPECT_THAT(fields.error()->message, HasSubstr("at most 8"));
 }
 
 TEST_F(AdaptersApiTest, AModelNameMayHaveOne) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "tests/fakes/adapter_folder.h"
 
 namespace rullama::server {
 namespace {
@@ -70,6 +72,48 @@ TEST(ModelsTest, AliasesAreNamesOfModels) {
   }
   EXPECT_EQ(models.Find("two-b")->model.id, "two-b") << "a model's own name comes first";
   EXPECT_EQ(CodeOf(models.Acquire("two")), "model_not_found");
+}
+
+TEST(ModelsTest, NamesMayEndInAnAdapter) {
+  Metrics metrics;
+  ServedModel adapted = Served("m");
+  adapted.adapters = {"one.gguf", "one", "two.gguf"};
+  std::vector<ServedModel> served = {std::move(adapted), Served("other")};
+  Models models(served, Must(served.front().load()),
+                {.aliases = {{.name = "x-*", .model = "m"}, {.name = "*", .model = "other"}}},
+                metrics);
+  const auto adapter = [&models](const char* name) {
+    const auto used = models.Acquire(name);
+    EXPECT_TRUE(used) << name;
+    EXPECT_EQ(used->id, name);
+    return used->adapter.value_or(-1);
+  };
+  EXPECT_EQ(adapter("m:one"), 1) << "the whole name comes first";
+  EXPECT_EQ(adapter("m:one.gguf"), 0);
+  EXPECT_EQ(adapter("m:two"), 2);
+  EXPECT_EQ(adapter("x-7:two"), 2);
+  EXPECT_EQ(models.Find("x-7:two")->model.id, "m");
+  EXPECT_EQ(models.Find("m:none")->model.id, "other") << "of the pattern";
+}
+
+TEST(ModelsTest, FactorsOfAdaptersOutlastUnloading) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "models_adapter";
+  WriteAdapterFolder(folder, 512);
+  const auto open = [folder] {
+    return Engine::Open({.model = kServedModel,
+                         .backend = "cpu",
+                         .settings = {{"context.capacity", "64"}},
+                         .adapters = {folder.string()},
+                         .choose_adapters = true,
+                         .plugin_paths = {kCpuFolder}});
+  };
+  Metrics metrics;
+  Models models({{.id = "a", .load = open}, Served("b")}, Must(open()), {.max_loaded = 1}, metrics);
+  const std::vector<AdapterScale> scales = {{.id = 0, .scale = 0.5}};
+  ASSERT_TRUE(models.SetAdapterScales(*models.Acquire("a"), scales));
+  ASSERT_EQ(CodeOf(models.Acquire("b")), "ok");
+  ASSERT_EQ(Loaded(models), std::vector<std::string>({"b"}));
+  EXPECT_EQ(models.Acquire("a")->engine->adapters()[0].scale, 0.5);
 }
 
 TEST(ModelsTest, TheOneThatIsUsedLeastGivesItsPlaceUp) {
