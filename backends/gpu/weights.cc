@@ -113,7 +113,6 @@ void RepackLevels(const WeightShape& shape, const std::byte* row, std::byte* out
   const LevelPlanes planes = PlanesOf(shape.dtype);
   const sdk::LevelReader read = sdk::FindLevelReader(shape.dtype);
   const bool two_bits = planes.codes == 64;
-  std::memset(out, 0, shape.stride);
   for (uint64_t i = 0; i < shape.blocks; ++i) {
     sdk::LevelBlock block;
     read(row + i * InfoOf(shape.dtype).block_bytes, block);
@@ -171,7 +170,8 @@ WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims) {
       for (const Piece& piece : pieces) bytes += shape.blocks * piece.room;
     }
     shape.stride = RoundUp(bytes, kVector);
-  } else if (IsPlain(dtype) && shape.rows > 1) {
+  } else if (IsPlain(dtype) && dims.size() > 1) {
+    // Products read rows in whole chunks, and multiply what is beyond the end with zeros.
     shape.stride = RowBytes(dtype, RoundUp(shape.columns, kDecodedElements));
   }
   return shape;
@@ -183,6 +183,7 @@ void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uin
   for (uint64_t i = 0; i < count; ++i) {
     const std::byte* row = file + (first + i) * shape.file_row;
     std::byte* to = out + i * shape.stride;
+    std::memset(to, 0, shape.stride);
     if (shape.dtype == DType::kMXFP4) {
       RepackMxfp4(shape, row, to);
     } else if (HasLevels(shape.dtype)) {
@@ -191,7 +192,6 @@ void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uin
       RepackRow(shape, pieces, row, to);
     } else {
       std::memcpy(to, row, shape.file_row);
-      std::memset(to + shape.file_row, 0, shape.stride - shape.file_row);
     }
   }
 }
@@ -214,8 +214,8 @@ void RepackAll(const WeightShape& shape, const std::byte* file, std::byte* mappe
   const uint64_t row = std::max<uint64_t>(shape.stride, 1);
   const uint64_t rows_at_once =
       mapped != nullptr ? shape.rows : std::max<uint64_t>(1, kStagedBytes / row);
-  // Left as it comes from the system: filling it with zeros would take one thread longer than all
-  // of them need for the rest.
+  // Repack() fills each row with zeros first, in all threads: one thread would take longer for it
+  // than all of them need for the rest.
   std::unique_ptr<std::byte[]> staged;
   if (mapped == nullptr) {
     staged = std::make_unique_for_overwrite<std::byte[]>(std::min(rows_at_once, shape.rows) * row);

@@ -1,7 +1,7 @@
 // The layout of weights on the device. Kernels read it sixteen bytes at a time.
 //
-// A row starts at a multiple of 16 bytes. Plain types keep the file's layout; if there are several
-// rows, each is padded with zeros to a multiple of 32 elements. q4_k and q5_k keep the file's
+// A row starts at a multiple of 16 bytes. Plain types keep the file's layout; rows of matrices are
+// padded with zeros to a multiple of 32 elements. q4_k and q5_k keep the file's
 // layout too, because their blocks are multiples of 16 bytes. The other block types are split into
 // planes: first the quants of all blocks of the row, then the other fields in the order given in
 // weights.cc. Kernels decode them. Types with code books get the codes that their indices stand
@@ -45,8 +45,8 @@ WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims);
 void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uint64_t count,
             std::byte* out);
 
-// Bytes beyond the end of a weight that kernels may read: they read whole chunks, and a single row
-// of a plain type is not padded to one.
+// Bytes beyond the end of a weight that kernels may read: they read whole chunks, and a vector of a
+// plain type is not padded to one.
 inline constexpr uint64_t kWeightSlack = 32 * sizeof(float);
 
 // Consecutive rows of a weight in one allocation.
