@@ -45,6 +45,7 @@ std::time_t TimeOf(const std::string& file) {
 
 std::vector<std::string> AdapterNamesOf(const ModelConfig& model) {
   std::vector<std::string> names;
+  names.reserve(model.adapters.size());
   for (const AdapterSetting& adapter : model.adapters) names.push_back(AdapterName(adapter.path));
   return names;
 }
