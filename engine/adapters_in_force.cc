@@ -135,8 +135,8 @@ std::optional<SharedAdapters> AdapterTable::Restored(
   std::vector<AdapterScale> scales;
   for (const auto& [content, scale] : stored) {
     // Adapters of one content are as good as each other, but each is in force once.
-    const auto is_free = [&, content = content](int32_t id) {
-      return loaded_[static_cast<size_t>(id)].content == content &&
+    const auto is_free = [&, wanted = content](int32_t id) {
+      return loaded_[static_cast<size_t>(id)].content == wanted &&
              std::ranges::find(scales, id, &AdapterScale::id) == scales.end();
     };
     int32_t id = 0;
