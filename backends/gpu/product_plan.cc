@@ -122,22 +122,26 @@ TiledGemm TiledGemmOf(const ProductShape& shape, const ProductStep& step, const 
   return {.tile_rows = tile_rows, .parts = parts, .grid = {columns, tiles, parts}};
 }
 
-CoopGemm CoopGemmOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
+// A dense product on matrix units, by a kernel that takes `terms` terms at a time.
+CoopShape CoopShapeOf(const ProductShape& shape, const ProductStep& step, uint64_t terms) {
+  const uint64_t all = shape.weight.columns;
+  return {.rows = static_cast<uint64_t>(step.rows),
+          .columns = std::max(step.results_beside, shape.results()),
+          .steps = CeilDiv(all, terms),
+          .max_parts = shape.has_plain_sums() ? CeilDiv(all, kMatrixUnitPartTerms) : 1};
+}
+
+Grid GridOf(const ProductShape& shape, const ProductStep& step, const CoopDivision& division) {
   const auto rows = static_cast<uint64_t>(step.rows);
-  CoopDivision division{step.experts.tile};
-  if (shape.dense()) {
-    const uint64_t terms = shape.weight.columns;
-    division = DivisionOf(
-        target, {.rows = rows,
-                 .columns = std::max(step.results_beside, shape.results()),
-                 .steps = CeilDiv(terms, kCoopTerms / step.half_parts),
-                 .max_parts = shape.has_plain_sums() ? CeilDiv(terms, kMatrixUnitPartTerms) : 1});
-  }
-  const CoopTile& tile = division.tile;
-  return {.tile = tile,
-          .parts = division.parts,
-          .grid = {CeilDiv(shape.results(), tile.columns),
-                   shape.dense() ? CeilDiv(rows, tile.rows) : step.experts.count, division.parts}};
+  return {CeilDiv(shape.results(), division.tile.columns),
+          shape.dense() ? CeilDiv(rows, division.tile.rows) : step.experts.count, division.parts};
+}
+
+CoopGemm CoopGemmOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
+  const CoopDivision division =
+      shape.dense() ? DivisionOf(target, CoopShapeOf(shape, step, kCoopTerms / step.half_parts))
+                    : CoopDivision{step.experts.tile};
+  return {.tile = division.tile, .parts = division.parts, .grid = GridOf(shape, step, division)};
 }
 
 // Few rows leave most of a tile empty. The kernel takes activations in one part.
@@ -150,21 +154,10 @@ bool RunsByWarpgroups(const Target& target, const ProductShape& shape, const Pro
 
 WarpgroupGemm WarpgroupGemmOf(const ProductShape& shape, const ProductStep& step,
                               const Target& target) {
-  const auto rows = static_cast<uint64_t>(step.rows);
-  const uint64_t terms = shape.weight.columns;
-  CoopDivision division{kLargeWarpgroupTile};
-  if (shape.dense()) {
-    division = WarpgroupDivisionOf(
-        target, {.rows = rows,
-                 .columns = std::max(step.results_beside, shape.results()),
-                 .steps = CeilDiv(terms, kWarpgroupTerms),
-                 .max_parts = shape.has_plain_sums() ? CeilDiv(terms, kMatrixUnitPartTerms) : 1});
-  }
-  const CoopTile& tile = division.tile;
-  return {.tile = tile,
-          .parts = division.parts,
-          .grid = {CeilDiv(shape.results(), tile.columns),
-                   shape.dense() ? CeilDiv(rows, tile.rows) : step.experts.count, division.parts}};
+  const CoopDivision division =
+      shape.dense() ? WarpgroupDivisionOf(target, CoopShapeOf(shape, step, kWarpgroupTerms))
+                    : CoopDivision{kLargeWarpgroupTile};
+  return {.tile = division.tile, .parts = division.parts, .grid = GridOf(shape, step, division)};
 }
 
 std::string Numbers(std::initializer_list<std::pair<const char*, uint64_t>> numbers) {
