@@ -41,13 +41,13 @@ struct PromptSpace {
 // The name of an adapter for clients: the last part of its path.
 std::string AdapterName(const std::string& path);
 
-// What is wrong with an entry of a list of adapters: "scale" "is 2000, expected -1000 to 1000".
+// A fault of an entry of a list of adapters: "scale" "is 2000, expected -1000 to 1000".
 struct AdapterFault {
   size_t index = 0;
   std::string_view member;  // "id" or "scale"
   std::string what;
 };
-// The first fault of a list for a request to an engine that has loaded so many adapters.
+// The first fault of a list for a request to an engine that has loaded `loaded` adapters.
 std::optional<AdapterFault> FindAdapterFault(std::span<const AdapterScale> scales, int64_t loaded);
 
 // Whether rows that choose among these adapters may have all of them, with the factors that they
@@ -80,7 +80,7 @@ class AdapterTable {
 
  private:
   [[nodiscard]] Status Check(std::span<const AdapterScale> scales) const;
-  // Those of `scales` whose factor is not 0, which were checked.
+  // The adapters of `scales`, which was checked, whose factor is not 0.
   [[nodiscard]] SharedAdapters Join(std::vector<AdapterScale> scales) const;
 
   const std::vector<AdapterFacts> loaded_;

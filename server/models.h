@@ -141,11 +141,11 @@ class Models {
   };
   // Names and aliases come before MODEL:ADAPTER, and patterns ("gpt-*") after both.
   [[nodiscard]] ApiResult<Named> FindNamed(std::string_view name) const;
-  // These return nothing if there is none. The model with this name of its own;
+  // The model with this name of its own; nothing if there is none.
   [[nodiscard]] std::optional<size_t> FindOwn(std::string_view name) const;
-  // or with an alias that is no pattern;
+  // The model with this name or with this alias, patterns apart; nothing if there is none.
   [[nodiscard]] std::optional<Named> FindExact(std::string_view name) const;
-  // of the first pattern that fits.
+  // The model of the first pattern that fits; nothing if there is none.
   [[nodiscard]] std::optional<Named> FindByPattern(std::string_view name) const;
   // The model with its adapter of this name.
   [[nodiscard]] std::optional<Named> WithAdapter(std::optional<Named> model,

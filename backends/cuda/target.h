@@ -22,7 +22,7 @@ inline constexpr std::array<gpu::CoopTile, 5> kCoopTiles = {gpu::kLargeCoopTile,
                                                             {32, 64, 16, 32},
                                                             {32, 64, 32, 32}};
 
-// Those of products by warpgroups.
+// The tiles of products by warpgroups.
 inline constexpr std::array kWarpgroupTiles = {gpu::kLargeWarpgroupTile, gpu::kSmallWarpgroupTile};
 
 // Products of one row: threads of a block, and vectors of a row of x that each of them keeps while

@@ -11,7 +11,7 @@
 namespace rullama::gpu {
 namespace {
 
-// What the kernel is written in, with a memory that gives a sum after some looks.
+// The dialect that the kernel is compiled with here; its memory gives a sum after some looks.
 using Offset = uint64_t;
 struct FakeMemory {
   uint64_t looks_until_sum = 0;

@@ -113,7 +113,7 @@ struct WarpgroupGemm {
   CoopTile tile;
   uint64_t parts;  // of the terms
   Grid grid;
-  // Those that multiply, and those that bring x.
+  // The threads that multiply, and those that bring x.
   [[nodiscard]] constexpr uint32_t threads() const { return tile.threads() + 4 * kMatrixSubgroup; }
 };
 using ProductPlan = std::variant<ByteGemv, Gemv, NarrowProduct, TiledGemm, CoopGemm, WarpgroupGemm>;

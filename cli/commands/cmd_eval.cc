@@ -214,7 +214,7 @@ Result<int> Eval(const EvalFlags& flags, Console& console) {
     rows.push_back(*std::move(row));
     if (flags.json) RL_RETURN_IF_ERROR(console.Write(JsonLine(JsonOfRow(rows.back()))));
   }
-  // Those before an error took their time, too.
+  // Rows that were measured before an error are printed: each took its time.
   if (!flags.json && !rows.empty()) RL_RETURN_IF_ERROR(console.Write(EvalTable(rows)));
   RL_RETURN_IF_ERROR(measured);
   return 0;

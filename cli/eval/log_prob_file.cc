@@ -30,7 +30,7 @@ T ReadAt(std::span<const std::byte> bytes, size_t offset) {
   return value;
 }
 
-// Of a row, whose count is made even.
+// The 16-bit values of a row; their count is even, as in the file.
 constexpr uint64_t ValuesOfRow(uint64_t vocabulary) {
   return kValuesBeforeSteps + (vocabulary + 1) / 2 * 2;
 }

@@ -46,7 +46,7 @@ Result<TokenizedTask> TokenizeTask(const ModelSession& model, const ChoiceTask& 
 Result<double> MeanOfAnswer(ModelSession& model, std::span<const int32_t> ids, size_t common) {
   const auto vocabulary = static_cast<size_t>(model.model().facts().vocabulary);
   double sum = 0;
-  // What follows the last token does not matter.
+  // The logits after the last token are not needed.
   const auto read = ids.first(ids.size() - 1);
   RL_RETURN_IF_ERROR(ScoreTokens(model, read, [&](int64_t first, std::span<const float> logits) {
     for (size_t row = 0; row * vocabulary < logits.size(); ++row) {

@@ -201,7 +201,7 @@ TEST(Adapt, Experts) {
   ExpectMerged(graph, {gate, down}, inputs, {2, 0}, "y");
 }
 
-// What one of the adapters of a pair whose rows choose adds to the row of `x`.
+// The change that adapter `id` of a pair makes to the row of `x`.
 Tensor Delta(const LowRankPair& pair, int64_t id, float factor, std::span<const double> x) {
   const Tensor a = NamedValues(pair.a, 0, pair.AType());
   const Tensor b = NamedValues(pair.b, 0, pair.BType());

@@ -270,7 +270,7 @@ class SlotJobsTest : public AdmissionTest {
     job->channel = std::make_shared<AnswerChannel>(slots_->wakeup);
     return job;
   }
-  // What the job gives.
+  // The items that the job gives.
   std::vector<ChannelItem> Do(std::unique_ptr<Job> job) {
     const Channel channel = Add(std::move(job));
     admission_->Admit();

@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 constexpr int64_t kCanvasLength = 4;
 constexpr int64_t kStepsOfCanvas = 3;
 
-// What a canvas brings the answer once it is finished.
+// The part of an answer that a finished canvas gives.
 struct Finished {
   std::vector<int32_t> text = {21, 22, 23, 24};
   std::optional<StopReason> end = {};

@@ -109,7 +109,7 @@ TEST(AutoSettings, AProcessorTakesShortSteps) {
   EXPECT_THAT(result.err, Not(HasSubstr("host_weights")));
 }
 
-// What a server on a GPU of so many bytes says of its slots.
+// The line about slots that a server prints at its start, on a GPU with `bytes` of memory.
 std::string SlotsOfGpu(const std::string& bytes, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {
       "serve",     "-m",  TinyModel(), "--plugin", RULLAMA_FAULTY_PLUGIN, "--backend", "faulty",

@@ -278,8 +278,8 @@ float ExtraOf(uint own, uint weight_row, uint end) {
   return own < own_rows ? F32(p.extra).v[(FirstOwnRow() + own) * p.n + weight_row] : 0.0;
 }
 
-// Of an adapter, a lane keeps the bits of its first sum for each row of x and half, and its first
-// weight of B for each half.
+// A lane keeps the bits of its first sum of an adapter, for each row of x and half, and its first
+// weight of B, for each half.
 uint first_sum[kOwnRows * kHalves];
 float first_b[kHalves];
 
