@@ -7,9 +7,10 @@
 #   tools/check-all.sh STAGE...       these stages, whether they have passed or not
 #   tools/check-all.sh --list         prints the stages and what each does
 #
-# A stage that has passed leaves the sum of all sources in build/check-all/STAGE, and is left out until a source
-# changes: after an interruption or a failure the same command continues. Needs root, on Debian 12: packages are
-# installed, and two stages make fresh systems. Exit status 1 if a stage failed; the others run all the same.
+# A stage that has passed leaves the sum of the files that it depends on, and its seconds, in build/check-all/STAGE. It
+# is left out until one of these files changes: after an interruption or a failure the same command continues. Needs
+# root, on Debian 12: packages are installed, and two stages make fresh systems. Exit status 1 if a stage failed; the
+# others run all the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/stages.sh
@@ -26,14 +27,14 @@ readonly stages=(
   "copies ^(core|media|backends|models|samplers|engine|server|downloads|cli|python|conformance|web)/|copies few places of product code share six lines"
   "tests $code|$build_files|^docs/|^README|^configs/ gcc: every test, every case of conformance on every software driver"
   "asan $code|$build_files every test that can run under AddressSanitizer and UndefinedBehaviorSanitizer"
-  "tsan $code|$build_files ThreadSanitizer over what has threads"
-  "tidy $code|$build_files|^.clang-tidy clang-tidy over every source"
+  "tsan $code|$build_files|check-threads ThreadSanitizer over what has threads"
+  "tidy $code|$build_files|^.clang-tidy|check-tidy clang-tidy over every source"
   "includes $code|$build_files|check-(includes|std) each source compiled by itself"
   "arm64 ^(core|backends/cpu|conformance)/|$build_files|arm64 the kernels for ARM, and every op with each, under emulation"
   "wasm ^(core|media|models|samplers|engine|backends/cpu|web|configs|tests/data)/|^README.md|$build_files|wasm|emscripten the engine as WebAssembly: its text in node and Chromium, its kernels in node"
   "mutants ^(core|backends/cpu|conformance)/|mutants every fault of tools/mutants.txt is caught by conformance"
   "coverage $code|$build_files|coverage the tests of .ci/run execute nine tenths of the lines that all tests do"
-  "fuzz $code|$build_files each fuzzer for a minute"
+  "fuzz $code|$build_files|check-fuzz each fuzzer for a minute"
   "mutations $code|$build_files thousands of damaged model files"
   "ray $code|$build_files rullama.ray with drivers and workers that are killed"
   "soak ^(server|engine|core|models|samplers|backends)/|$build_files a server with many clients, watched for growth"
@@ -67,10 +68,10 @@ stage_cpu-only() { tools/check-cpu-only.sh build/check-cpu-only; }
 stage_debian() { tests/packages/in_chroot.sh build/check-debian; }
 stage_readme() { tools/check-readme.sh build/check-readme; }
 
-# The sum of all sources, with changes that are not committed and new files. Files that cannot be read (one that was
-# removed, a link to a folder) count as missing.
+# The sum of the sources whose paths match, with changes that are not committed and new files. Files that cannot be
+# read (one that was removed, a link to a folder) count as missing.
 sum_of_sources() {
-  git ls-files -z --cached --others --exclude-standard | sort -zu |
+  git ls-files -z --cached --others --exclude-standard | grep -zE "$1" | sort -zu |
     { xargs -0 sha256sum 2>/dev/null || true; } | sha256sum
 }
 
@@ -110,18 +111,18 @@ for name in "${chosen[@]}"; do
 done
 
 mkdir -p "$results"
-sum=$(sum_of_sources)
 failed=0
 trap print_stages EXIT
 for row in "${stages[@]}"; do
   read -r name paths _ <<<"$row"
   if [[ ${#chosen[@]} -gt 0 && " ${chosen[*]} " != *" $name "* ]]; then continue; fi
-  if [[ -z $force && -e $results/$name && $(<"$results/$name") == "$sum" ]]; then
-    skip_stage "$name" "passed before"
+  sum=$(sum_of_sources "$paths")
+  if [[ -z $force && -e $results/$name && $(head -1 "$results/$name") == "$sum" ]]; then
+    skip_stage "$name" "passed before" $(tail -1 "$results/$name")
   elif [[ -z $force && -n $changed ]] && ! grep -qE "$paths" <<<"$changed"; then
     skip_stage "$name" untouched
   elif run_stage "$name" bash -euo pipefail -c "$(declare -f build_ci "stage_$name"); stage_$name"; then
-    echo "$sum" >"$results/$name"
+    printf '%s\n%s\n' "$sum" "$(seconds_of_last_stage)" >"$results/$name"
   else
     failed=1
   fi

@@ -5,9 +5,9 @@ each test, without a compiler cache.
     tools/measure-checks.py PRESET FILE.tsv [--built] [--tests PRESET]
 
 Removes build/PRESET, configures and builds it, and with --tests runs the tests of a test preset one after the other,
-pinned as ctest pins them. With --built it is built already. Writes a row for each: what (configure, compile, link, test, and build and tests for all of them), seconds of
-processors of the program and of all that it waited for, seconds by the clock, most memory of one process in MiB, exit
-status, name. Exit status 1 if something failed.
+pinned as ctest pins them. With --built it is built already. Writes a row for each: what (configure, compile, link,
+test, and build and tests for all of them), seconds of processors of the program and of all that it waited for, seconds
+by the clock, most memory of one process in MiB, exit status, name. Exit status 1 if something failed.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 # Sourced by .ci/run and tools/check-all.sh: the stages of a check, each timed, and a table of them.
 #
-#   run_stage NAME COMMAND...   runs COMMAND below a heading; returns its status
-#   skip_stage NAME WHY         a row for a stage that does not run
-#   print_stages                prints a row for each stage that has run: result, seconds by the clock, and
-#                               seconds of processors, of COMMAND and of all that it waited for
+#   run_stage NAME COMMAND...        runs COMMAND below a heading; returns its status
+#   skip_stage NAME WHY [WALL CPU]   a row for a stage that does not run, with the seconds that it took before
+#   seconds_of_last_stage            prints the seconds of the last row, by the clock and of processors
+#   print_stages                     prints a row for each stage: result, seconds by the clock, and
+#                                    seconds of processors, of COMMAND and of all that it waited for
 stage_rows=()
 stages_started=$SECONDS
 
@@ -22,7 +23,9 @@ run_stage() {
   return "$status"
 }
 
-skip_stage() { stage_rows+=("$(printf '%-24s %-14s %6d %6d' "$1" "$2" 0 0)"); }
+skip_stage() { stage_rows+=("$(printf '%-24s %-14s %6d %6d' "$1" "$2" "${3:-0}" "${4:-0}")"); }
+
+seconds_of_last_stage() { awk '{ print $(NF - 1), $NF }' <<<"${stage_rows[-1]}"; }
 
 print_stages() {
   printf '\n%-24s %-14s %6s %6s\n' stage result wall cpu
