@@ -58,6 +58,7 @@ function(rullama_test name)
   # At -O1 gcc 12 sees std::string written out of bounds (see RullamaOptions.cmake).
   target_compile_options(${name} PRIVATE
     ${RULLAMA_GLUE_FLAGS} $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
+  target_link_options(${name} PRIVATE ${RULLAMA_TEST_LINK_FLAGS})
   if(ARG_COMPUTES)
     target_compile_options(${name} PRIVATE -O1)
   else()
