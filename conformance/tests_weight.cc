@@ -132,10 +132,10 @@ Status KeptBeside(Suite& suite, Device& device, DType dtype) {
 // One type in blocks and one that is not: what keeps weights apart does not look into them.
 Status AreKept(Suite& suite, Device& device) {
   constexpr std::array kBlocks = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ6_K};
-  constexpr std::array kPlain = {DType::kF32, DType::kF16, DType::kBF16};
+  constexpr std::array kFloats = {DType::kF32, DType::kF16, DType::kBF16};
   Status refused = OkStatus();
   bool ran = false;
-  for (const auto types : {std::span<const DType>(kBlocks), std::span<const DType>(kPlain)}) {
+  for (const auto types : {std::span<const DType>(kBlocks), std::span<const DType>(kFloats)}) {
     for (const DType dtype : types) {
       Status status = KeptBeside(suite, device, dtype);
       if (!status && status.error().id != kUnsupportedId) return status;

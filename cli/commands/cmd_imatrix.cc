@@ -31,8 +31,8 @@ struct ImatrixFlags {
 };
 
 // The whole chunks of a text, at most as many as asked for.
-Result<std::vector<std::vector<int32_t>>> ChunksOf(const ImatrixFlags& flags,
-                                                   const LoadedModel& model) {
+Result<std::vector<std::vector<int32_t>>> ChunksOfFile(const ImatrixFlags& flags,
+                                                       const LoadedModel& model) {
   RL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.text, kMaxTextBytes));
   RL_ASSIGN_OR_RETURN(const auto ids, model.tokenizer->Encode(text));
   const std::optional<TokenId> bos = model.tokenizer->bos_id();
@@ -95,7 +95,7 @@ Result<int> MeasureImportance(const ImatrixFlags& flags, Console& console) {
     RL_RETURN_IF_ERROR(file.CheckIsNot(part));
   }
   RL_RETURN_IF_ERROR(file.CheckIsNot(flags.text));
-  RL_ASSIGN_OR_RETURN(const auto chunks, ChunksOf(flags, model));
+  RL_ASSIGN_OR_RETURN(const auto chunks, ChunksOfFile(flags, model));
   GgufWeights weights(*model.file.file);
   RL_ASSIGN_OR_RETURN(const ObservedProducts products, BuildGraph(model, weights));
   const auto registry =

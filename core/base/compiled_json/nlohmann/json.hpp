@@ -1,5 +1,5 @@
 // The library's header of this name, whose templates json_templates.cc compiles once for all: each source that reads or
-// writes JSON would take 0.6 s more. core/base/CMakeLists.txt says when.
+// writes JSON would take 0.6 s more. rullama_flags puts this folder before the library's.
 #pragma once
 #pragma GCC system_header
 
