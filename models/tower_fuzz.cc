@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/base/check.h"
-#include "models/gemma4/towers/towers.h"
+#include "models/registry.h"
 
 namespace rullama {
 namespace {
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr int64_t kTokens = 70;
   const auto file = rullama::GgufFile::Parse(std::as_bytes(std::span(data, size)));
   if (!file) return 0;
-  const auto towers = rullama::gemma4::ReadTowers(*file);
+  const auto towers = rullama::ReadTowers(*file);
   if (!towers) {
     RL_CHECK(!towers.error().id.empty() && !towers.error().message.empty());
     return 0;
