@@ -88,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"op_without_time", "Times.lie_inside_their_execution"},
         Wrong{"times_unasked", "Times.only_on_request"},
         Wrong{"neighbours_matter", "Batch.attention/f32_16_slots"},
+        Wrong{"neighbours_matter", "Texts.layer/q8_0"},
         Wrong{"cancelled_for_ever", "Fault.cancelled_plan_works_again"}));
 
 TEST(Conformance, PassesAPluginThatKeepsTheContract) {

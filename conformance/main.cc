@@ -156,6 +156,7 @@ std::vector<NamedTest> AllTests() {
   AddReplayTests(tests);
   AddTimesTests(tests);
   AddBatchTests(tests);
+  AddTextTests(tests);
   AddFaultTests(tests);
   return tests;
 }

@@ -53,6 +53,7 @@ void AddBufferTests(std::vector<NamedTest>& tests);
 void AddReplayTests(std::vector<NamedTest>& tests);
 void AddTimesTests(std::vector<NamedTest>& tests);
 void AddBatchTests(std::vector<NamedTest>& tests);
+void AddTextTests(std::vector<NamedTest>& tests);
 void AddFaultTests(std::vector<NamedTest>& tests);
 
 // The seed of a case: of the run and of its name, so that a filter does not change it.

@@ -21,6 +21,7 @@
 #include "engine/drafts/assistant_file.h"
 #include "engine/drafts/cut_points.h"
 #include "engine/drafts/draft_model.h"
+#include "engine/embeddings.h"
 #include "engine/engine_access.h"
 #include "engine/generation_impl.h"
 #include "engine/home_process.h"
@@ -128,21 +129,6 @@ void WarnOfIdleDrafts(const Config& config, Notices& notices) {
 
 size_t MaxTokens(int64_t most) { return most < 0 ? kAnyTokens : static_cast<size_t>(most); }
 
-// The token after the texts of embedding models.
-constexpr std::string_view kEndOfText = "<eos>";
-
-// The prompt of a task; empty for none. Error usage.request with the names that there are.
-Result<std::string_view> PromptFor(const Model& model, std::string_view task) {
-  if (task.empty()) return std::string_view();
-  std::string names;
-  for (const EmbeddingPrompt& prompt : model.EmbeddingPrompts()) {
-    if (prompt.name == task) return prompt.text;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", prompt.name);
-  }
-  return MakeError(ErrorKind::kUsage, "usage.request", "task '{}' is not one of {}", task,
-                   names.empty() ? "those of this model, which has none" : names);
-}
-
 // -ln softmax(logits)[target].
 double SurpriseOf(std::span<const float> logits, int32_t target) {
   const double max = *std::ranges::max_element(logits);
@@ -173,6 +159,8 @@ struct RULLAMA_LOCAL Engine::Impl {
   Result<std::unique_ptr<Job>> RowsJob(Job::Kind kind, std::vector<int32_t> ids) const;
   // Hands a job to the runner. At its end the channel has RequestEnd or Error.
   std::shared_ptr<AnswerChannel> Enqueue(std::unique_ptr<Job> job);
+  // The next item of a channel other than progress. Errors: as of Await().
+  [[nodiscard]] static Result<ChannelItem> TakeFrom(AnswerChannel& channel);
   // The next item of a job's channel other than progress. Errors: what the job ended with;
   // run.cancelled at the end of the engine and if `stop` is requested.
   Result<ChannelItem> Await(std::unique_ptr<Job> job, const std::stop_token& stop = {});
@@ -191,8 +179,12 @@ struct RULLAMA_LOCAL Engine::Impl {
     return MakeError(ErrorKind::kUsage, "usage.request", "dimensions is {}, expected 1 to {}",
                      dimensions, width);
   }
-  // The vector of a job of kEmbed, cut and scaled to length 1.
-  Result<std::vector<float>> AwaitEmbedding(std::unique_ptr<Job> job, int64_t dimensions);
+  // A job of kEmbed. Errors: those of Engine::Embed() about ids.
+  Result<std::unique_ptr<Job>> EmbeddingJobOf(std::span<const int32_t> ids,
+                                              const EmbeddingOptions& options) const;
+  // The vector of a job of kEmbed that was enqueued, cut and scaled to length 1.
+  [[nodiscard]] static Result<std::vector<float>> AwaitEmbedding(AnswerChannel& channel,
+                                                                 int64_t dimensions);
   // For snapshots of tokens that were read with these adapters.
   Result<ModelFingerprint> FingerprintFor(std::span<const int32_t> tokens,
                                           const SharedAdapters& used);
@@ -302,8 +294,15 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   info.media_cache_bytes = static_cast<int64_t>(media_bytes);
   RL_RETURN_IF_ERROR(WarmUpFor(setup, notices));
   if (facts.encodes()) {
-    runner = std::make_unique<TextEncoder>(session->session(), session->graphs(), facts,
-                                           session->media(), setup.hooks.cancelled, wakeup);
+    runner = std::make_unique<TextEncoder>(
+        session->session(),
+        TextEncoder::Options{.graphs = session->graphs(),
+                             .width = facts.width,
+                             .facts = facts.encoder,
+                             .text_alignment = TextAlignmentOf(session->devices()),
+                             .encoder = &session->media(),
+                             .cancelled = setup.hooks.cancelled},
+        wakeup);
     return OkStatus();
   }
   snapshots = setup.hooks.snapshots;
@@ -444,8 +443,12 @@ std::shared_ptr<AnswerChannel> Engine::Impl::Enqueue(std::unique_ptr<Job> job) {
 Result<ChannelItem> Engine::Impl::Await(std::unique_ptr<Job> job, const std::stop_token& stop) {
   const std::shared_ptr<AnswerChannel> channel = Enqueue(std::move(job));
   const std::stop_callback cancel(stop, [&channel] { channel->Cancel(); });
-  ChannelItem item = channel->Take();
-  while (std::holds_alternative<ReadProgress>(item)) item = channel->Take();
+  return TakeFrom(*channel);
+}
+
+Result<ChannelItem> Engine::Impl::TakeFrom(AnswerChannel& channel) {
+  ChannelItem item = channel.Take();
+  while (std::holds_alternative<ReadProgress>(item)) item = channel.Take();
   if (auto* error = std::get_if<Error>(&item)) return tl::unexpected(std::move(*error));
   const auto* end = std::get_if<RequestEnd>(&item);
   if (end != nullptr && end->reason == StopReason::kCancelled) {
@@ -744,13 +747,8 @@ Result<std::vector<int32_t>> Engine::EmbeddingTokens(std::string_view text, std:
                       Tokenize(prompt.empty() ? text : std::string_view(whole),
                                /*parse_special=*/false, /*add_bos=*/true, most));
   if (!impl_->info.encodes) return ids;
-  const std::optional<TokenId> end = model.tokenizer->FindToken(kEndOfText);
-  if (!end) {
-    return MakeError(ErrorKind::kModelFile, "chat.markers_missing",
-                     "the vocabulary has no token '{}', expected that of an embedding model",
-                     kEndOfText);
-  }
-  ids.push_back(*end);
+  RL_ASSIGN_OR_RETURN(const TokenId end, EndOfText(model));
+  ids.push_back(end);
   return ids;
 }
 
@@ -761,18 +759,41 @@ Result<std::vector<float>> Engine::Embed(std::string_view text, const EmbeddingO
 
 Result<std::vector<float>> Engine::Embed(std::span<const int32_t> ids, int64_t dimensions,
                                          const std::optional<std::vector<AdapterScale>>& adapters) {
-  RL_RETURN_IF_ERROR(impl_->CheckDimensions(dimensions));
-  const std::optional<TokenId> bos = impl_->session->tokenizer().bos_id();
-  if (impl_->info.encodes && bos && (ids.empty() || ids.front() != *bos)) {
-    return MakeError(ErrorKind::kUsage, "usage.request",
-                     "the token ids do not begin with the BOS token {}, expected those of this "
-                     "model's tokenizer: ids of another one (langchain's OpenAIEmbeddings sends "
-                     "tiktoken's unless check_embedding_ctx_length is false) embed noise",
-                     *bos);
+  const EmbeddingOptions options{.dimensions = dimensions, .adapters = adapters};
+  RL_ASSIGN_OR_RETURN(auto job, impl_->EmbeddingJobOf(ids, options));
+  return Impl::AwaitEmbedding(*impl_->Enqueue(std::move(job)), dimensions);
+}
+
+std::vector<Result<std::vector<float>>> Engine::EmbedEach(
+    std::span<const std::vector<int32_t>> texts, const EmbeddingOptions& options,
+    const std::stop_token& stop) {
+  std::vector<Result<std::shared_ptr<AnswerChannel>>> channels;
+  for (const std::vector<int32_t>& ids : texts) {
+    channels.push_back(impl_->EmbeddingJobOf(ids, options).map([this](auto job) {
+      return impl_->Enqueue(std::move(job));
+    }));
   }
-  RL_ASSIGN_OR_RETURN(auto job, impl_->RowsJob(Job::Kind::kEmbed, {ids.begin(), ids.end()}));
-  RL_ASSIGN_OR_RETURN(job->space.adapters, impl_->adapters->InForce(adapters));
-  return impl_->AwaitEmbedding(std::move(job), dimensions);
+  const std::stop_callback cancel(stop, [&channels] {
+    for (const auto& channel : channels) {
+      if (channel) (*channel)->Cancel();
+    }
+  });
+  std::vector<Result<std::vector<float>>> vectors;
+  for (const auto& channel : channels) {
+    vectors.push_back(channel.and_then([&options](const std::shared_ptr<AnswerChannel>& one) {
+      return Impl::AwaitEmbedding(*one, options.dimensions);
+    }));
+  }
+  return vectors;
+}
+
+Result<std::unique_ptr<Job>> Engine::Impl::EmbeddingJobOf(std::span<const int32_t> ids,
+                                                          const EmbeddingOptions& options) const {
+  RL_RETURN_IF_ERROR(CheckDimensions(options.dimensions));
+  if (info.encodes) RL_RETURN_IF_ERROR(CheckBeginsWithBos(session->tokenizer(), ids));
+  RL_ASSIGN_OR_RETURN(auto job, RowsJob(Job::Kind::kEmbed, {ids.begin(), ids.end()}));
+  RL_ASSIGN_OR_RETURN(job->space.adapters, adapters->InForce(options.adapters));
+  return job;
 }
 
 Result<std::vector<float>> Engine::EmbedContent(const Request& content,
@@ -788,26 +809,13 @@ Result<std::vector<float>> Engine::EmbedContent(const Request& content,
   RL_ASSIGN_OR_RETURN(const DecodedMedia media,
                       DecodeMedia(model, content.media, impl_->MediaLimitsOf(content, {})));
   RL_ASSIGN_OR_RETURN(auto job, EmbeddingJob(model, content, prompt, media));
-  return impl_->AwaitEmbedding(std::move(job), options.dimensions);
+  return Impl::AwaitEmbedding(*impl_->Enqueue(std::move(job)), options.dimensions);
 }
 
-Result<std::vector<float>> Engine::Impl::AwaitEmbedding(std::unique_ptr<Job> job,
+Result<std::vector<float>> Engine::Impl::AwaitEmbedding(AnswerChannel& channel,
                                                         int64_t dimensions) {
-  RL_ASSIGN_OR_RETURN(ChannelItem item, Await(std::move(job)));
-  std::vector<float> values = std::get<ResultRows>(std::move(item)).values;
-  if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) {
-    return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is not finite");
-  }
-  if (dimensions > 0) values.resize(static_cast<size_t>(dimensions));
-  // The mean and the sum have the same direction, so the length of the prompt does not matter.
-  double squares = 0;
-  for (const float x : values) squares += static_cast<double>(x) * x;
-  if (squares == 0) {
-    return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is zero");
-  }
-  const double scale = 1 / std::sqrt(squares);
-  for (float& x : values) x = static_cast<float>(x * scale);
-  return values;
+  RL_ASSIGN_OR_RETURN(ChannelItem item, TakeFrom(channel));
+  return FinishEmbedding(std::get<ResultRows>(std::move(item)).values, dimensions);
 }
 
 Status Engine::Logits(

@@ -132,12 +132,13 @@ Result<ModelProgram> BuildEncoderProgram(const Model& model, const ModelProgramO
   build.pass = ModelPass::kEncode;
   build.caches = false;
   build.kv_dtype = DType::kF32;
-  build.slots = 1;
+  build.slots = kMaxTextsOfStep + 1;  // one for rows between texts
   RL_ASSIGN_OR_RETURN(ModelGraph text, model.BuildGraph(build));
   text.builder.Output(encoder_names::kHidden, text.last_norm, RowDemand::kAll);
   ModelProgram program;
+  // One plan for texts of any length, so that a text has the same bytes with others as alone.
   RL_ASSIGN_OR_RETURN(program.handles.read,
-                      AddGraph(std::move(text), {}, /*extends_past=*/false, program));
+                      AddGraph(std::move(text), {build.max_t}, /*extends_past=*/false, program));
   program.handles.hidden = {program.handles.read, encoder_names::kHidden};
   if (options.media_rows > 0) {
     build.pass = ModelPass::kEncodeMedia;

@@ -74,6 +74,9 @@ struct DraftGraphs {
 };
 
 struct AdaptersInForce;
+// The most texts that an encoder reads in a step.
+inline constexpr int64_t kMaxTextsOfStep = 255;
+
 struct ProgramGraphs;
 
 // Graphs whose rows choose adapters (core/passes/adapt.h).

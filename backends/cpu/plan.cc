@@ -72,7 +72,12 @@ uint64_t ConvertedBytes(const CompileContext& context, const View& x, DType weig
 // they are stored are zero, those of the soft embedding: there rows of W that none needs are left
 // out, on which the scales of rounded weights would depend.
 KernelTable KernelsOf(const sdk::GraphView& graph, const KernelTable& kernels) {
-  KernelTable table = sdk::DecodesBatch(graph) ? WithOneOrderOfSums(kernels) : kernels;
+  KernelTable table = kernels;
+  if (sdk::DecodesBatch(graph)) {
+    table = WithOneOrderOfSums(table);
+  } else if (sdk::ReadsWholeTexts(graph) && !sdk::Learns(graph)) {
+    table = WithKernelsOfLargest(table, static_cast<size_t>(graph.max_t()));
+  }
   if (table.stored_product_rounds && !sdk::Learns(graph)) {
     table.add_stored_product = nullptr;
     table.stored_product_rounds = false;

@@ -1,6 +1,7 @@
 // rullama embed: texts as vectors, as JSON lines or as a NumPy file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,8 @@ namespace {
 
 constexpr size_t kMaxTextsBytes = size_t{1} << 30;
 constexpr size_t kMaxTextDepth = 8;
+// Texts that are handed to the engine together: enough for several steps of short ones.
+constexpr size_t kTextsTogether = 64;
 
 struct EmbedFlags {
   ConfigFlags config;
@@ -122,6 +125,24 @@ class VectorWriter {
   std::unique_ptr<AtomicFile> file_;  // null: lines on stdout
 };
 
+// Embeds texts [first, end) together and hands them to the writer.
+Status EmbedGroup(Engine& engine, const EmbedFlags& flags, const std::vector<std::string>& texts,
+                  size_t first, size_t end, VectorWriter& writer) {
+  std::vector<std::vector<int32_t>> ids;
+  for (size_t i = first; i < end; ++i) {
+    RL_ASSIGN_OR_RETURN(ids.emplace_back(), engine.EmbeddingTokens(texts[i], flags.task));
+  }
+  const auto vectors = engine.EmbedEach(ids, {.dimensions = flags.dimensions});
+  for (size_t k = 0; k < vectors.size(); ++k) {
+    if (!vectors[k]) {
+      Error error = vectors[k].error();
+      return tl::unexpected(std::move(error).WithContext(fmt::format("text {}", first + k)));
+    }
+    RL_RETURN_IF_ERROR(writer.Add(first + k, ids[k].size(), *vectors[k]));
+  }
+  return OkStatus();
+}
+
 Result<int> EmbedTexts(const EmbedFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(flags));
   RL_ASSIGN_OR_RETURN(const auto engine, OpenEngine(flags.config, console));
@@ -129,14 +150,10 @@ Result<int> EmbedTexts(const EmbedFlags& flags, Console& console) {
   VectorWriter writer(console, flags);
   RL_RETURN_IF_ERROR(writer.Begin(texts.size(), flags.dimensions > 0 ? flags.dimensions : width));
   Progress progress(console, "embed");
-  for (size_t i = 0; i < texts.size(); ++i) {
-    RL_ASSIGN_OR_RETURN(const auto ids, engine->EmbeddingTokens(texts[i], flags.task));
-    auto vector = engine->Embed(ids, flags.dimensions);
-    if (!vector) {
-      return tl::unexpected(std::move(vector).error().WithContext(fmt::format("text {}", i)));
-    }
-    RL_RETURN_IF_ERROR(writer.Add(i, ids.size(), *vector));
-    if (!flags.out.empty()) progress.Update(static_cast<int64_t>(i) + 1, std::ssize(texts));
+  for (size_t first = 0; first < texts.size(); first += kTextsTogether) {
+    const size_t end = std::min(first + kTextsTogether, texts.size());
+    RL_RETURN_IF_ERROR(EmbedGroup(*engine, flags, texts, first, end, writer));
+    if (!flags.out.empty()) progress.Update(static_cast<int64_t>(end), std::ssize(texts));
   }
   progress.Clear();
   RL_RETURN_IF_ERROR(writer.Finish());

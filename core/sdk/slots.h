@@ -43,4 +43,18 @@ inline bool DecodesBatch(const GraphView& graph) {
   return drafts || (slots > 1 && graph.max_t() <= slots);
 }
 
+// Whether the graph reads texts whole, each in a slot of its own: its attention has no old rows.
+// What the rows of a text give in a plan must not depend on the other texts of the step
+// (docs/numerics.md, "Texts of a step").
+inline bool ReadsWholeTexts(const GraphView& graph) {
+  for (const rl_op& op : graph.ops()) {
+    if (op.kind == RL_OP_attention) return graph.input(op, operands::Attention::past) == nullptr;
+  }
+  return false;
+}
+
+// The rows of a step that the first row of a text is a multiple of, except on devices of the type
+// RL_DEVICE_CPU: tiles of queries and keys then have the rows of one text at the same places.
+inline constexpr int64_t kTextAlignment = 64;
+
 }  // namespace rullama::sdk

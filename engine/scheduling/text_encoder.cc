@@ -1,6 +1,7 @@
 #include "engine/scheduling/text_encoder.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/base/alternate_stack.h"
@@ -8,18 +9,22 @@
 #include "core/ir/media_names.h"
 
 namespace rullama {
+namespace {
 
-TextEncoder::TextEncoder(Session& session, const ProgramGraphs& graphs, const ModelFacts& facts,
-                         MediaEncoder& encoder, std::shared_ptr<const std::atomic<bool>> cancelled,
-                         std::shared_ptr<Wakeup> wakeup)
+// The rows of a step that several texts share: enough for products at full speed, few enough that a
+// text which comes next does not wait long.
+constexpr int64_t kSharedRows = 2048;
+
+}  // namespace
+
+TextEncoder::TextEncoder(Session& session, Options options, std::shared_ptr<Wakeup> wakeup)
     : session_(session),
-      graphs_(graphs),
-      width_(facts.width),
-      facts_(facts.encoder),
-      encoder_(encoder),
-      soft_inputs_(facts.width, /*last_seen=*/false),
-      cancelled_(std::move(cancelled)),
-      wakeup_(std::move(wakeup)) {
+      options_(std::move(options)),
+      soft_inputs_(options_.width, /*last_seen=*/false),
+      wakeup_(std::move(wakeup)),
+      pack_({.rows = std::min(kSharedRows, session.max_t(options_.graphs.hidden->graph)),
+             .texts = kMaxTextsOfStep,
+             .alignment = options_.text_alignment}) {
   counters_.SetSlots(1);
   thread_ = std::thread([this] {
     const AlternateStack stack;
@@ -50,94 +55,123 @@ EngineStats TextEncoder::stats() const {
 
 void TextEncoder::Loop() {
   while (!stopping_) {
-    std::unique_ptr<Job> job;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!waiting_.empty()) {
-        job = std::move(waiting_.front());
-        waiting_.pop_front();
-      }
-    }
-    if (job) {
-      Run(*job);
-    } else {
+    const Jobs jobs = TakeJobs();
+    if (jobs.empty()) {
       wakeup_->Wait();
+    } else {
+      Run(jobs);
     }
   }
   const std::lock_guard lock(mutex_);
   for (const auto& job : waiting_) job->channel->Push(RequestEnd{StopReason::kCancelled});
 }
 
-void TextEncoder::Run(Job& job) {
-  if (job.channel->cancelled() || (cancelled_ && *cancelled_)) {
-    return job.channel->Push(RequestEnd{StopReason::kCancelled});
+TextEncoder::Jobs TextEncoder::TakeJobs() {
+  Jobs jobs;
+  pack_.Clear();
+  const bool all_cancelled = options_.cancelled && *options_.cancelled;
+  const std::lock_guard lock(mutex_);
+  while (!waiting_.empty()) {
+    const Job& next = *waiting_.front();
+    if (all_cancelled || next.channel->cancelled()) {
+      next.channel->Push(RequestEnd{StopReason::kCancelled});
+    } else if (!next.media.empty()) {
+      if (!jobs.empty()) break;
+      jobs.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+      break;
+    } else {
+      if (!pack_.Add(next.prompt)) break;
+      jobs.push_back(std::move(waiting_.front()));
+    }
+    waiting_.pop_front();
   }
-  counters_.Update([](EngineStats& stats) { stats.slots_busy = 1; });
-  counters_.UpdateSlot(0,
-                       [this](SlotActivity& state) { state = {.task = ++taken_, .busy = true}; });
-  const EngineClock::time_point begin = EngineClock::now();
-  Result<std::vector<float>> vector = Encode(job);
-  counters_.CountStep(&EngineStats::prompt, job.prompt.size(), begin);
-  counters_.Update([](EngineStats& stats) { stats.slots_busy = 0; });
-  counters_.UpdateSlot(0, [](SlotActivity& state) { state.busy = false; });
-  if (!vector) return job.channel->Push(std::move(vector).error());
-  job.channel->Push(ResultRows{0, *std::move(vector)});
-  job.channel->Push(RequestEnd{});
+  return jobs;
 }
 
-Status TextEncoder::SetSoftRows(const Job& job) {
+void TextEncoder::Run(const Jobs& jobs) {
+  const EngineClock::time_point begin = EngineClock::now();
+  taken_ += std::ssize(jobs);
+  counters_.Update([](EngineStats& stats) { stats.slots_busy = 1; });
+  counters_.UpdateSlot(0, [this](SlotActivity& state) { state = {.task = taken_, .busy = true}; });
+  const Status read = ReadRows(jobs);
+  size_t tokens = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const int64_t first = jobs[i]->media.empty() ? pack_.first_rows()[i] : 0;
+    tokens += jobs[i]->prompt.size();
+    auto vector = read ? EmbeddingOf(first, std::ssize(jobs[i]->prompt))
+                       : Result<std::vector<float>>(tl::unexpected(read.error()));
+    AnswerChannel& channel = *jobs[i]->channel;
+    if (!vector) {
+      channel.Push(std::move(vector).error());
+      continue;
+    }
+    channel.Push(ResultRows{0, *std::move(vector)});
+    channel.Push(RequestEnd{});
+  }
+  counters_.CountStep(&EngineStats::prompt, tokens, begin);
+  counters_.Update([](EngineStats& stats) { stats.slots_busy = 0; });
+  counters_.UpdateSlot(0, [](SlotActivity& state) { state.busy = false; });
+}
+
+Status TextEncoder::SetSoftRows(const Job& job, StepRows& step) {
   std::vector<SoftTokens> encoded;
   std::vector<SoftRows> rows;
   for (const PlacedMedium& placed : job.media) {
-    RL_ASSIGN_OR_RETURN(SoftTokens soft, encoder_.Encode(*placed.medium));
+    RL_ASSIGN_OR_RETURN(SoftTokens soft, options_.encoder->Encode(*placed.medium));
     rows.push_back({.first = placed.first, .count = soft.tokens});
     encoded.push_back(std::move(soft));
   }
   for (size_t i = 0; i < rows.size(); ++i) rows[i].values = encoded[i].values;
-  for (int32_t& token : step_.tokens) token = std::max(token, 0);
+  for (int32_t& token : step.tokens) token = std::max(token, 0);
   return soft_inputs_.Set(session_, rows, 0, std::ssize(job.prompt));
 }
 
-Result<std::vector<float>> TextEncoder::Encode(const Job& job) {
-  const std::span<const int32_t> ids = job.prompt;
-  step_.SetConsecutive(ids, /*past=*/0, /*slot_of_all=*/0, DemandMode::kAllRows);
-  step_.graph = graphs_.hidden->graph;
-  if (!job.media.empty()) {
-    step_.graph = *graphs_.media;
-    RL_RETURN_IF_ERROR(SetSoftRows(job));
+Status TextEncoder::ReadRows(const Jobs& jobs) {
+  const Job& job = *jobs.front();
+  if (job.media.empty()) {
+    step_ = pack_.step();
+    step_.graph = options_.graphs.hidden->graph;
+  } else {
+    step_.SetConsecutive(job.prompt, /*past=*/0, /*slot_of_all=*/0, DemandMode::kAllRows);
+    step_.graph = *options_.graphs.media;
+    RL_RETURN_IF_ERROR(SetSoftRows(job, step_));
   }
   last_seen_.clear();
   for (const int32_t position : step_.pos) {
-    last_seen_.push_back(position + static_cast<int32_t>(facts_.radius));
+    last_seen_.push_back(position + static_cast<int32_t>(options_.facts.radius));
   }
   RL_RETURN_IF_ERROR(
       session_.SetInput(media_names::kLastSeen, std::as_bytes(std::span(last_seen_))));
   RL_RETURN_IF_ERROR(session_.Run(step_));
-  RL_ASSIGN_OR_RETURN(std::vector<float> mean, MeanOfRows(ids.size()));
-  if (!graphs_.head) return mean;
+  rows_.resize(step_.tokens.size() * static_cast<size_t>(options_.width));
+  return session_.ReadOutput(encoder_names::kHidden, std::as_writable_bytes(std::span(rows_)));
+}
+
+Result<std::vector<float>> TextEncoder::EmbeddingOf(int64_t first, int64_t count) {
+  std::vector<float> mean = MeanOf(first, count);
+  if (!options_.graphs.head) return mean;
   RL_RETURN_IF_ERROR(session_.SetInput(encoder_names::kMean, std::as_bytes(std::span(mean))));
   // The graph reads no token, but a step says by them how many rows it has.
-  step_.SetConsecutive(ids.first(1), /*past=*/0, /*slot_of_all=*/0, DemandMode::kAllRows);
-  step_.graph = *graphs_.head;
+  step_.SetConsecutive(std::array<int32_t, 1>{}, /*past=*/0, /*slot_of_all=*/0,
+                       DemandMode::kAllRows);
+  step_.graph = *options_.graphs.head;
   RL_RETURN_IF_ERROR(session_.Run(step_));
-  std::vector<float> embedding(static_cast<size_t>(facts_.embedding));
+  std::vector<float> embedding(static_cast<size_t>(options_.facts.embedding));
   RL_RETURN_IF_ERROR(
       session_.ReadOutput(encoder_names::kEmbedding, std::as_writable_bytes(std::span(embedding))));
   return embedding;
 }
 
-Result<std::vector<float>> TextEncoder::MeanOfRows(size_t rows) {
-  const auto width = static_cast<size_t>(width_);
-  rows_.resize(rows * width);
-  RL_RETURN_IF_ERROR(
-      session_.ReadOutput(encoder_names::kHidden, std::as_writable_bytes(std::span(rows_))));
+std::vector<float> TextEncoder::MeanOf(int64_t first, int64_t count) const {
+  const auto width = static_cast<size_t>(options_.width);
   std::vector<double> sums(width);
-  for (size_t i = 0; i < rows; ++i) {
+  for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(first + count); ++i) {
     for (size_t column = 0; column < width; ++column) sums[column] += rows_[i * width + column];
   }
   std::vector<float> mean(width);
   for (size_t column = 0; column < width; ++column) {
-    mean[column] = static_cast<float>(sums[column] / static_cast<double>(rows));
+    mean[column] = static_cast<float>(sums[column] / static_cast<double>(count));
   }
   return mean;
 }

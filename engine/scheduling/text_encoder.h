@@ -1,6 +1,8 @@
-// Runs the jobs of an encoder, on a thread of its own: each text is one step of all its rows, whose
-// mean goes through the layers that follow it. There are no slots that texts wait for and no
-// caches. The bytes of a vector depend on the text alone.
+// Runs the jobs of an encoder, on a thread of its own. Texts that wait share a step, which has all
+// rows of each; the mean of a text's rows goes through the layers that follow it. There are no
+// slots that texts wait for and no caches. The bytes of a vector depend on the text alone:
+// attention does not see other texts, and steps of all sizes are of one plan (docs/numerics.md,
+// "Texts of a step").
 //
 // Ownership: borrows the session, which only this object uses until it is destroyed. Thread safety:
 // as JobRunner. Errors reach the channel of the job that they concern.
@@ -21,18 +23,24 @@
 #include "engine/media/media_encoder.h"
 #include "engine/model_program.h"
 #include "engine/scheduling/engine_counters.h"
+#include "engine/scheduling/text_pack.h"
 #include "models/common/facts.h"
 
 namespace rullama {
 
 class TextEncoder final : public JobRunner {
  public:
-  // Starts the thread. `graphs`: of the program of the session, which is an encoder's. `wakeup` is
-  // shared with the channels of all jobs.
-  // `encoder`: of the media of jobs; borrowed.
-  TextEncoder(Session& session, const ProgramGraphs& graphs, const ModelFacts& facts,
-              MediaEncoder& encoder, std::shared_ptr<const std::atomic<bool>> cancelled,
-              std::shared_ptr<Wakeup> wakeup);
+  struct Options {
+    ProgramGraphs graphs;  // of the program of the session, which is an encoder's
+    int64_t width = 0;     // of the residual stream
+    EncoderFacts facts = {};
+    int64_t text_alignment = 1;       // of the first rows of texts in a step
+    MediaEncoder* encoder = nullptr;  // of the media of jobs; borrowed
+    std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
+  };
+
+  // Starts the thread. `wakeup` is shared with the channels of all jobs.
+  TextEncoder(Session& session, Options options, std::shared_ptr<Wakeup> wakeup);
   // Ends all jobs as cancelled and joins the thread.
   ~TextEncoder() override;
 
@@ -42,28 +50,32 @@ class TextEncoder final : public JobRunner {
   [[nodiscard]] std::vector<SlotActivity> slots() const override { return counters_.ReadSlots(); }
 
  private:
+  using Jobs = std::vector<std::unique_ptr<Job>>;
+
   void Loop();
-  void Run(Job& job);
-  Result<std::vector<float>> Encode(const Job& job);
-  // Sets the inputs for the soft rows of a job, and gives their places in the step token 0.
-  Status SetSoftRows(const Job& job);
-  // The mean of the rows that the last step has computed.
-  Result<std::vector<float>> MeanOfRows(size_t rows);
+  // Those that the next step is for: texts that fit pack_, or one job with media. Empty: none
+  // waits.
+  Jobs TakeJobs();
+  void Run(const Jobs& jobs);
+  // Runs the step of some jobs, and copies what it gives for its rows to rows_.
+  Status ReadRows(const Jobs& jobs);
+  // Sets the inputs for the soft rows of a job, and gives their places in its step token 0.
+  Status SetSoftRows(const Job& job, StepRows& step);
+  // The vector of a text whose rows are [first, first + count) of rows_.
+  Result<std::vector<float>> EmbeddingOf(int64_t first, int64_t count);
+  [[nodiscard]] std::vector<float> MeanOf(int64_t first, int64_t count) const;
 
   Session& session_;
-  const ProgramGraphs graphs_;
-  const int64_t width_;
-  const EncoderFacts facts_;
-  MediaEncoder& encoder_;
+  const Options options_;
   SoftRowInputs soft_inputs_;
-  std::shared_ptr<const std::atomic<bool>> cancelled_;  // as HostHooks::cancelled
   std::shared_ptr<Wakeup> wakeup_;
   mutable EngineCounters counters_;
   mutable std::mutex mutex_;  // guards waiting_
   std::deque<std::unique_ptr<Job>> waiting_;
   std::atomic<bool> stopping_ = false;
   int64_t taken_ = 0;  // texts, on the thread
-  // Memory that is reused from text to text.
+  TextPack pack_;      // of the step
+  // Memory that is reused from step to step.
   StepRows step_;
   std::vector<int32_t> last_seen_;
   std::vector<float> rows_;

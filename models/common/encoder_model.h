@@ -18,6 +18,9 @@ namespace rullama {
 // some tasks there are several names. They are in no file.
 [[nodiscard]] std::span<const EmbeddingPrompt> EmbeddingGemmaPrompts(int generation);
 
+// The token after each text, for both generations.
+inline constexpr std::string_view kEmbeddingGemmaEnd = "<eos>";
+
 // Error model.encoder.
 [[nodiscard]] tl::unexpected<Error> WritesNoText();
 

@@ -38,6 +38,7 @@ struct MediaFacts {
 struct EncoderFacts {
   int64_t embedding = 0;  // numbers of a vector; 0: the model writes text
   int64_t radius = 0;     // rows that a row of a sliding layer sees to each side
+  std::string end = {};   // the token after each text
   // Whether layers follow the mean of the rows (Model::BuildEmbeddingHead).
   bool has_head = false;
 

@@ -17,6 +17,7 @@ ModelFacts EncoderFactsOf(const Gemma3Config& config, const ModelWeights& weight
           .sliding_window = config.sliding_window,
           .encoder = {.embedding = config.width,
                       .radius = config.radius(),
+                      .end = std::string(kEmbeddingGemmaEnd),
                       .has_head = config.dense_width > 0},
           .weight_scales = weights.scales()};
 }

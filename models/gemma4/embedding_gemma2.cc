@@ -13,16 +13,18 @@ namespace rullama {
 namespace {
 
 ModelFacts EncoderFactsOf(const Gemma4Config& config, const ModelWeights& weights) {
-  return {
-      .layers = config.layer_count(),
-      .width = config.width,
-      .heads = config.heads,
-      .vocabulary = config.vocabulary,
-      .context_length = config.context_length,
-      .sliding_window = config.sliding_window,
-      .media = {.taken = config.takes_media(), .whole_pictures = false},
-      .encoder = {.embedding = config.embedding_width, .radius = config.radius(), .has_head = true},
-      .weight_scales = weights.scales()};
+  return {.layers = config.layer_count(),
+          .width = config.width,
+          .heads = config.heads,
+          .vocabulary = config.vocabulary,
+          .context_length = config.context_length,
+          .sliding_window = config.sliding_window,
+          .media = {.taken = config.takes_media(), .whole_pictures = false},
+          .encoder = {.embedding = config.embedding_width,
+                      .radius = config.radius(),
+                      .end = std::string(kEmbeddingGemmaEnd),
+                      .has_head = true},
+          .weight_scales = weights.scales()};
 }
 
 }  // namespace
@@ -79,7 +81,7 @@ Result<EncodedChat> EmbeddingGemma2::EncodeChat(const Tokenizer& tokenizer,
       out.Template(gemma4::kImage);
     }
   }
-  out.Template("<eos>");
+  out.Template(kEmbeddingGemmaEnd);
   RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
                       chat::EncodePrompt(tokenizer, gemma4::kTurnMarkers, std::move(out).Finish(),
                                          options.max_tokens));

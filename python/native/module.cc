@@ -379,22 +379,25 @@ int64_t Model::EraseSlot(int32_t slot, bool on_main_thread) {
 FloatRows Model::Embed(const std::vector<std::string>& texts, const std::string& task,
                        int64_t dimensions, bool on_main_thread) {
   const std::shared_ptr<Engine> engine = Open();
-  const EmbeddingOptions options{.task = task, .dimensions = dimensions};
-  std::atomic<bool> cancelled = false;
-  const CancelledAtExit at_exit([&] { cancelled = true; });
+  std::stop_source stop;
+  const CancelledAtExit at_exit([&] { stop.request_stop(); });
   auto values = Unwrap(Await(
       on_main_thread,
       [&]() -> Result<std::vector<float>> {
-        std::vector<float> all;
+        std::vector<std::vector<int32_t>> ids;
         for (const std::string& text : texts) {
-          if (cancelled) break;
-          Result<std::vector<float>> one = engine->Embed(text, options);
-          if (!one) return one;
+          auto of_text = engine->EmbeddingTokens(text, task);
+          if (!of_text) return tl::unexpected(std::move(of_text).error());
+          ids.push_back(*std::move(of_text));
+        }
+        std::vector<float> all;
+        for (auto& one : engine->EmbedEach(ids, {.dimensions = dimensions}, stop.get_token())) {
+          if (!one) return std::move(one);
           all.insert(all.end(), one->begin(), one->end());
         }
         return all;
       },
-      [&] { cancelled = true; }));
+      [&] { stop.request_stop(); }));
   return RowsOf(std::move(values), dimensions > 0 ? dimensions : engine->info().embedding_width);
 }
 

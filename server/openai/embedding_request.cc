@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
 #include <span>
+#include <stop_token>
+#include <utility>
 
 #include "server/answer_run.h"
 #include "server/message_fields.h"
@@ -156,20 +156,85 @@ ApiResult<OneEmbedded> EmbedContent(Engine& engine, const EmbeddingContent& cont
   return OneEmbedded{*std::move(values), *tokens};
 }
 
-ApiResult<OneEmbedded> EmbedInput(Engine& engine, const EmbeddingInput& input,
-                                  const EmbeddingSettings& settings, const TaskPrompt* prompt) {
-  if (const auto* content = std::get_if<EmbeddingContent>(&input)) {
-    return EmbedContent(engine, *content, settings, prompt);
+// The vectors of inputs, and what is done once with all of them.
+class InputEmbedder {
+ public:
+  InputEmbedder(Engine& engine, const EmbeddingSettings& settings, RunningRequest& request,
+                std::stop_token stop)
+      : engine_(engine),
+        settings_(settings),
+        request_(request),
+        stop_(std::move(stop)),
+        prompt_(FindPrompt(engine.info().embedding_prompts, settings.task)) {}
+
+  ApiResult<Embedded> Run(const std::vector<EmbeddingInput>& inputs) {
+    many_ = inputs.size() > 1;
+    out_.vectors.resize(inputs.size());
+    if (engine_.info().encodes) request_.GotSlot();  // texts wait for a step, not for a slot
+    for (size_t i = 0; i < inputs.size() && !stop_.stop_requested(); ++i) {
+      auto added = Add(i, inputs[i]);
+      // Texts of a language model take turns with the requests of others.
+      if (added && !engine_.info().encodes) added = EmbedTexts();
+      if (!added) return tl::unexpected(std::move(added).error());
+      if (!engine_.info().encodes) request_.GotSlot();
+    }
+    if (auto done = EmbedTexts(); !done) return tl::unexpected(std::move(done).error());
+    return std::move(out_);
   }
-  // Longer ones than this are not counted exactly.
-  const int64_t most = settings.truncate ? -1 : 4 * engine.info().capacity;
-  auto ids = IdsOf(engine, input, prompt == nullptr ? "" : std::string_view(prompt->name), most);
-  if (!ids) return tl::unexpected(ids.error());
-  if (settings.truncate) Truncate(engine, *ids, static_cast<size_t>(engine.info().capacity));
-  auto values = engine.Embed(*ids, settings.dimensions, settings.adapters);
-  if (!values) return tl::unexpected(SubmitError(engine, {.ids = *ids}, values.error()));
-  return OneEmbedded{*std::move(values), std::ssize(*ids)};
-}
+
+ private:
+  [[nodiscard]] tl::unexpected<ApiError> ErrorOf(size_t input, ApiError error) const {
+    if (many_) error.message += fmt::format(" (input {})", input);
+    return tl::unexpected(std::move(error));
+  }
+  ApiResult<void> Add(size_t i, const EmbeddingInput& input) {
+    const bool prompted = HasPrompt(input, prompt_);
+    if (prompted && out_.ignored.empty()) out_.ignored.push_back(settings_.task_field);
+    const TaskPrompt* prompt = prompted ? nullptr : prompt_;
+    if (const auto* content = std::get_if<EmbeddingContent>(&input)) {
+      auto one = EmbedContent(engine_, *content, settings_, prompt);
+      if (!one) return ErrorOf(i, std::move(one).error());
+      out_.tokens += one->tokens;
+      out_.vectors[i] = std::move(one->values);
+      return {};
+    }
+    // Longer ones than this are not counted exactly.
+    const int64_t most = settings_.truncate ? -1 : 4 * engine_.info().capacity;
+    auto ids = IdsOf(engine_, input, prompt == nullptr ? "" : std::string_view(prompt->name), most);
+    if (!ids) return ErrorOf(i, std::move(ids).error());
+    if (settings_.truncate) Truncate(engine_, *ids, static_cast<size_t>(engine_.info().capacity));
+    out_.tokens += std::ssize(*ids);
+    texts_.push_back(*std::move(ids));
+    inputs_of_texts_.push_back(i);
+    return {};
+  }
+  // Runs texts_, which then is empty.
+  ApiResult<void> EmbedTexts() {
+    const EmbeddingOptions options{.dimensions = settings_.dimensions,
+                                   .adapters = settings_.adapters};
+    auto vectors = engine_.EmbedEach(texts_, options, stop_);
+    for (size_t k = 0; k < vectors.size(); ++k) {
+      const size_t i = inputs_of_texts_[k];
+      if (!vectors[k]) {
+        return ErrorOf(i, SubmitError(engine_, {.ids = texts_[k]}, vectors[k].error()));
+      }
+      out_.vectors[i] = *std::move(vectors[k]);
+    }
+    texts_.clear();
+    inputs_of_texts_.clear();
+    return {};
+  }
+
+  Engine& engine_;
+  const EmbeddingSettings& settings_;
+  RunningRequest& request_;
+  const std::stop_token stop_;
+  const TaskPrompt* prompt_;  // of the task; null: none
+  bool many_ = false;
+  Embedded out_;
+  std::vector<std::vector<int32_t>> texts_;
+  std::vector<size_t> inputs_of_texts_;
+};
 
 }  // namespace
 
@@ -236,32 +301,19 @@ ApiResult<Embedded> EmbedAll(const Services& services, Call& call, Engine& engin
   auto running = services.running.Admit(call.client(), 1);
   if (!running) return tl::unexpected(running.error());
   RunningRequest& request = **running;
-  const auto left = std::make_shared<std::atomic<bool>>(false);
-  call.OnLeave([left] { *left = true; });
-  Embedded out;
-  const std::vector<TaskPrompt>& prompts = engine.info().embedding_prompts;
-  const TaskPrompt* prompt = FindPrompt(prompts, settings.task);
-  for (const EmbeddingInput& input : inputs) {
-    if (*left) request.Cancel(CancelCause::kLeft);
-    if (request.cause() != CancelCause::kNone) {
-      NoteCancel(services, call, request.cause());
-      return tl::unexpected(*left ? MakeApiError("client_left", "the client has left")
-                                  : request.Failure());
-    }
-    const bool prompted = HasPrompt(input, prompt);
-    if (prompted && out.ignored.empty()) out.ignored.push_back(settings.task_field);
-    auto one = EmbedInput(engine, input, settings, prompted ? nullptr : prompt);
-    if (!one) {
-      if (inputs.size() > 1) one.error().message += fmt::format(" (input {})", out.vectors.size());
-      return tl::unexpected(std::move(one).error());
-    }
-    request.GotSlot();
-    out.tokens += one->tokens;
-    out.vectors.push_back(std::move(one->values));
-  }
+  std::stop_source stop;
+  request.SetCancel([&stop] { stop.request_stop(); });
+  call.OnLeave([&request] { request.Cancel(CancelCause::kLeft); });
+  auto out = InputEmbedder(engine, settings, request, stop.get_token()).Run(inputs);
   call.OnLeave({});
-  call.record().prompt_tokens = out.tokens;
-  services.metrics.Add(Counter::kPromptTokens, static_cast<double>(out.tokens));
+  request.SetCancel({});
+  if (const CancelCause cause = request.cause(); cause != CancelCause::kNone) {
+    NoteCancel(services, call, cause);
+    return tl::unexpected(request.Failure());
+  }
+  if (!out) return out;
+  call.record().prompt_tokens = out->tokens;
+  services.metrics.Add(Counter::kPromptTokens, static_cast<double>(out->tokens));
   return out;
 }
 

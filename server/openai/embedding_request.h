@@ -45,8 +45,8 @@ struct Embedded {
   // Members without an effect: that of the task, where an input begins with its prompt already.
   std::vector<std::string> ignored = {};
 };
-// Runs all inputs, one after the other. Ends between two inputs if the client has left, or after
-// the time that a request may take.
+// Runs all inputs; an embedding model reads several in a step. Ends after a step if the client has
+// left, or after the time that a request may take.
 ApiResult<Embedded> EmbedAll(const Services& services, Call& call, Engine& engine,
                              const std::vector<EmbeddingInput>& inputs,
                              const EmbeddingSettings& settings);

@@ -1,4 +1,5 @@
 // The endpoints of embeddings on a tiny EmbeddingGemma of random weights, over HTTP.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "engine/loading/engine_config.h"
 #include "models/gemma3/tiny_gemma3_test_util.h"
 #include "server/api.h"
+#include "server/base64.h"
 #include "server/http/http_server.h"
 #include "tests/server/client.h"
 
@@ -123,6 +125,63 @@ TEST_F(EmbeddingApiTest, AVectorDoesNotDependOnItsCompany) {
   for (const size_t i : {0u, 7u, 23u}) {
     EXPECT_EQ(together["data"][i]["embedding"], VectorOf({{"input", inputs[i]}})) << i;
   }
+}
+
+TEST_F(EmbeddingApiTest, AsManyInputsAsOpenAiTakes) {
+  json inputs = json::array();
+  for (int i = 0; i < 2048; ++i) inputs.push_back(fmt::format("text {}", i));
+  const json answer = Answer(kEmbeddings, {{"input", inputs}});
+  ASSERT_EQ(answer["data"].size(), 2048u);
+  EXPECT_EQ(answer["data"][2047]["index"], 2047);
+  EXPECT_EQ(answer["data"][777]["embedding"], VectorOf({{"input", "text 777"}}));
+  inputs.push_back("one more");
+  EXPECT_THAT(Ask(kEmbeddings, {{"input", inputs}}), HasSubstr("has 2049 texts"));
+}
+
+TEST_F(EmbeddingApiTest, AWrongInputIsNamed) {
+  const json inputs = {"a", std::string(200, 'x'), "b"};
+  const std::string answer = Ask(kEmbeddings, {{"input", inputs}});
+  EXPECT_EQ(StatusOf(answer), 400);
+  EXPECT_THAT(answer, HasSubstr("(input 1)"));
+}
+
+TEST_F(EmbeddingApiTest, Base64AndFloatAreTheSameNumbers) {
+  for (const int dimensions : {32, 31, 16, 1}) {
+    const json whole = VectorOf({{"input", "war"}, {"dimensions", dimensions}});
+    ASSERT_EQ(whole.size(), static_cast<size_t>(dimensions));
+    const json packed =
+        VectorOf({{"input", "war"}, {"dimensions", dimensions}, {"encoding_format", "base64"}});
+    const std::vector<float> values = whole;
+    EXPECT_EQ(packed, Base64(std::as_bytes(std::span(values))));
+  }
+}
+
+// The bodies that clients send, members that mean nothing here included.
+TEST_F(EmbeddingApiTest, RequestsOfClients) {
+  const json expected = VectorOf({{"input", "task: search result | query: war"}});
+  const auto same = [&](std::string_view path, const json& body, const json& found) {
+    EXPECT_EQ(found, expected) << path << ' ' << body;
+  };
+  const std::string text = "task: search result | query: war";
+  // openai, LiteLLM, Haystack, Open WebUI; langchain-openai; llama-index-embeddings-openai
+  for (const json& body :
+       {json{{"input", json::array({text})}, {"model", "tiny"}, {"encoding_format", "float"}},
+        json{{"input", json::array({text})}, {"model", "tiny"}, {"user", "me"}},
+        json{{"input", json::array({text})}, {"model", "tiny"}, {"dimensions", 32}}}) {
+    same(kEmbeddings, body, VectorOf(body));
+  }
+  // ollama and langchain-ollama; llama-index-embeddings-ollama
+  for (const json& body :
+       {json{{"model", "tiny"},
+             {"input", json::array({text})},
+             {"options", json::object()},
+             {"keep_alive", 300}},
+        json{{"model", "tiny"}, {"input", text}, {"truncate", true}, {"dimensions", 32}}}) {
+    same("/api/embed", body, Answer("/api/embed", body)["embeddings"][0]);
+  }
+  // Clients of Text Embeddings Inference.
+  const json tei = {{"input", "war"}, {"prompt_name", "query"}, {"normalize", true}};
+  same(kEmbeddings, tei, VectorOf(tei));
 }
 
 TEST_F(EmbeddingApiTest, ItIsNotALanguageModel) {

@@ -164,6 +164,13 @@ KernelTable WithOneOrderOfSums(KernelTable table) {
   return table;
 }
 
+KernelTable WithKernelsOfLargest(KernelTable table, size_t max_batch) {
+  for (size_t* least : {&table.unpacked_gemm_min_batch, &table.split_min_batch}) {
+    *least = max_batch >= *least ? 1 : SIZE_MAX;
+  }
+  return table;
+}
+
 const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
   const auto index = static_cast<size_t>(dtype);
   if (index >= kWeightTypes || table.weights[index].gemv == nullptr) return nullptr;

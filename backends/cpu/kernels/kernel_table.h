@@ -102,6 +102,10 @@ struct KernelTable {
 // size: batches of any size meet kernels that sum in one order (matmul.h).
 [[nodiscard]] KernelTable WithOneOrderOfSums(KernelTable table);
 
+// The table for plans of up to `max_batch` rows in which a row has to get the same bytes in each
+// step: one with fewer rows meets the kernels of the largest.
+[[nodiscard]] KernelTable WithKernelsOfLargest(KernelTable table, size_t max_batch);
+
 // Null when `dtype` cannot be a weight of a matrix product.
 [[nodiscard]] const WeightKernels* FindWeight(const KernelTable& table, DType dtype);
 // The format that products with weights of this type read at this batch size.

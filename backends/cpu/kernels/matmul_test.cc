@@ -388,6 +388,28 @@ TEST_P(MatMulTest, OneOrderOfSumsGivesTheSameBytesForAnyBatchSize) {
   }
 }
 
+TEST_P(MatMulTest, KernelsOfTheLargestBatchGiveTheSameBytesForAnyBatchSize) {
+  Rng rng(23);
+  constexpr size_t kBatch = 130;
+  const KernelTable largest = WithKernelsOfLargest(table(), kBatch);
+  for (const DType dtype : AllTypes()) {
+    const Problem p{dtype, kPanelRows, 768, kBatch, ActivationBits::k16};
+    SCOPED_TRACE(Describe(GetParam(), p));
+    const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
+    const ActivationFormat format = FormatFor(table(), dtype, kBatch);
+    for (const size_t batch : {1U, 4U, 5U, 17U})
+      ASSERT_EQ(FormatFor(largest, dtype, batch), format);
+    const Activations x = MakeActivations(table(), dtype, format, p.bits, p.batch, p.k, rng);
+    const Kernel product = [&](const MatMulArgs& args) { MatMul(largest, dtype, args); };
+    const Kernel plain = [&](const MatMulArgs& args) { MatMul(table(), dtype, args); };
+    const auto all = Run(plain, p, weights, x, 0, p.n, p.n);
+    for (const size_t batch : {1U, 4U, 5U, 17U}) {
+      const auto few = Run(product, {dtype, p.n, p.k, batch, p.bits}, weights, x, 0, p.n, p.n);
+      EXPECT_TRUE(std::equal(few.begin(), few.end(), all.begin())) << batch;
+    }
+  }
+}
+
 TEST_P(MatMulTest, PackedRowsDequantizeTheSame) {
   Rng rng(17);
   for (const DType dtype : PackedTypes(table())) {

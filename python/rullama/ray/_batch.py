@@ -184,7 +184,12 @@ class _Worker:
             return UsageError("chat.json", f"the conversation is not JSON: {error}")
 
     def _embed(self, ids: list[Any], inputs: list[Any]) -> list[dict[str, Any]]:
-        return [self._each(self._embedding, text, {"embedding": None}) for text in inputs]
+        texts = [str(text) for text in inputs]
+        try:
+            vectors = self._model.embed(texts, **self._job.options)
+        except Error:  # of some of the texts: each by itself
+            return [self._each(self._embedding, text, {"embedding": None}) for text in texts]
+        return [{"embedding": vector, "error": ""} for vector in vectors]
 
     def _score(self, ids: list[Any], inputs: list[Any]) -> list[dict[str, Any]]:
         empty = {"log_likelihood": float("nan"), "tokens": 0}

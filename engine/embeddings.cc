@@ -1,0 +1,65 @@
+#include "engine/embeddings.h"
+
+#include <fmt/format.h>
+#include <rullama/sdk/slots.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+
+namespace rullama {
+
+Result<std::string_view> PromptFor(const Model& model, std::string_view task) {
+  if (task.empty()) return std::string_view();
+  std::string names;
+  for (const EmbeddingPrompt& prompt : model.EmbeddingPrompts()) {
+    if (prompt.name == task) return prompt.text;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", prompt.name);
+  }
+  return MakeError(ErrorKind::kUsage, "usage.request", "task '{}' is not one of {}", task,
+                   names.empty() ? "those of this model, which has none" : names);
+}
+
+Result<TokenId> EndOfText(const LoadedModel& model) {
+  const std::string& name = model.facts().encoder.end;
+  const std::optional<TokenId> end = model.tokenizer->FindToken(name);
+  if (end) return *end;
+  return MakeError(ErrorKind::kModelFile, "chat.markers_missing",
+                   "the vocabulary has no token '{}', expected that of an embedding model", name);
+}
+
+Status CheckBeginsWithBos(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  const std::optional<TokenId> bos = tokenizer.bos_id();
+  if (!bos || (!ids.empty() && ids.front() == *bos)) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "usage.request",
+                   "the token ids do not begin with the BOS token {}, expected those of this "
+                   "model's tokenizer: ids of another one (langchain's OpenAIEmbeddings sends "
+                   "tiktoken's unless check_embedding_ctx_length is false) embed noise",
+                   *bos);
+}
+
+int64_t TextAlignmentOf(const BackendDevices& devices) {
+  const auto any_place = [](const DeviceDescription& device) {
+    return device.type == RL_DEVICE_CPU;
+  };
+  return std::ranges::all_of(devices.DescribeLayerDevices(), any_place) ? 1 : sdk::kTextAlignment;
+}
+
+Result<std::vector<float>> FinishEmbedding(std::vector<float> values, int64_t dimensions) {
+  if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) {
+    return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is not finite");
+  }
+  if (dimensions > 0) values.resize(static_cast<size_t>(dimensions));
+  // The mean and the sum have the same direction, so the length of the prompt does not matter.
+  double squares = 0;
+  for (const float x : values) squares += static_cast<double>(x) * x;
+  if (squares == 0) {
+    return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is zero");
+  }
+  const double scale = 1 / std::sqrt(squares);
+  for (float& x : values) x = static_cast<float>(x * scale);
+  return values;
+}
+
+}  // namespace rullama

@@ -1,0 +1,33 @@
+// What the engine does with texts before an encoder reads them, and with their vectors after it.
+// Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/tokenizer/tokenizer.h"
+#include "engine/loading/backend_setup.h"
+#include "engine/loading/loaded_model.h"
+
+namespace rullama {
+
+// The prompt of a task; empty for none. Error usage.request with the names that there are.
+Result<std::string_view> PromptFor(const Model& model, std::string_view task);
+
+// The token after the texts of an embedding model. Error chat.markers_missing.
+Result<TokenId> EndOfText(const LoadedModel& model);
+
+// Whether the ids of a text for an embedding model begin with BOS. Error usage.request.
+Status CheckBeginsWithBos(const Tokenizer& tokenizer, std::span<const int32_t> ids);
+
+// The first rows of texts that share a step are multiples of this number (docs/numerics.md).
+[[nodiscard]] int64_t TextAlignmentOf(const BackendDevices& devices);
+
+// A vector cut to its first `dimensions` numbers, 0 for all, and scaled to length 1. Error
+// backend.nan for one that is zero or not finite.
+Result<std::vector<float>> FinishEmbedding(std::vector<float> values, int64_t dimensions);
+
+}  // namespace rullama
