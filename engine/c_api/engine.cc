@@ -173,6 +173,36 @@ rullama_code rullama_engine_embed(rullama_engine* engine, const char* text, size
   });
 }
 
+rullama_code rullama_engine_embed_with(rullama_engine* engine, const char* text, size_t text_size,
+                                       const rullama_embedding_options* options, float** values,
+                                       size_t* value_count, rullama_error** error) {
+  return AtBorder(error, [&]() -> Status {
+    RL_RETURN_IF_ERROR(ClearResult(values, value_count, "values"));
+    RL_RETURN_IF_ERROR(NeedPointer(value_count, "value_count"));
+    RL_RETURN_IF_ERROR(NeedEngine(engine));
+    RL_ASSIGN_OR_RETURN(const std::string_view view, TextOf(text, text_size, "text"));
+    RL_ASSIGN_OR_RETURN(const auto asked, rullama::c_api::EmbeddingOptionsOf(options));
+    RL_ASSIGN_OR_RETURN(const auto embedding, engine->engine->Embed(view, asked));
+    CopyOut(embedding, values, value_count);
+    return OkStatus();
+  });
+}
+
+rullama_code rullama_engine_embed_content(rullama_engine* engine, const rullama_request* content,
+                                          const rullama_embedding_options* options, float** values,
+                                          size_t* value_count, rullama_error** error) {
+  return AtBorder(error, [&]() -> Status {
+    RL_RETURN_IF_ERROR(ClearResult(values, value_count, "values"));
+    RL_RETURN_IF_ERROR(NeedPointer(value_count, "value_count"));
+    RL_RETURN_IF_ERROR(NeedEngine(engine));
+    RL_ASSIGN_OR_RETURN(const auto request, rullama::c_api::RequestOf(content));
+    RL_ASSIGN_OR_RETURN(const auto asked, rullama::c_api::EmbeddingOptionsOf(options));
+    RL_ASSIGN_OR_RETURN(const auto embedding, engine->engine->EmbedContent(request, asked));
+    CopyOut(embedding, values, value_count);
+    return OkStatus();
+  });
+}
+
 rullama_code rullama_engine_logits(rullama_engine* engine, const int32_t* ids, size_t id_count,
                                    rullama_logits_callback on_rows, void* data,
                                    rullama_error** error) {

@@ -213,4 +213,11 @@ static_assert(RULLAMA_LOG_ERROR == static_cast<int>(LogLevel::kError) &&
               RULLAMA_LOG_WARNING == static_cast<int>(LogLevel::kWarning) &&
               RULLAMA_LOG_NOTE == static_cast<int>(LogLevel::kNote));
 
+Result<EmbeddingOptions> EmbeddingOptionsOf(const rullama_embedding_options* options) {
+  RL_ASSIGN_OR_RETURN(const auto given,
+                      ReadStruct(options, sizeof(rullama_embedding_options), "options"));
+  RL_RETURN_IF_ERROR(CheckReserved(given.reserved, "reserved"));
+  return EmbeddingOptions{.task = StringOr(given.task), .dimensions = given.dimensions};
+}
+
 }  // namespace rullama::c_api

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "engine/api/engine.h"
 #include "engine/api/options.h"
 #include "engine/api/request.h"
 #include "engine/c_api/error_handle.h"
@@ -17,6 +18,7 @@ namespace rullama::c_api {
 // Errors: usage.struct, usage.argument.
 Result<EngineOptions> OptionsOf(const rullama_engine_options* options);
 Result<Request> RequestOf(const rullama_request* request);
+Result<EmbeddingOptions> EmbeddingOptionsOf(const rullama_embedding_options* options);
 
 // Views of the memory that a pointer and a count or size describe. Error usage.argument for nullptr
 // with a count that is not 0.

@@ -80,7 +80,7 @@ extern "C" {
 /* The version of this interface. The minor number counts additions; another major number means that
  * programs have to be changed. */
 #define RULLAMA_C_API_MAJOR 1
-#define RULLAMA_C_API_MINOR 5
+#define RULLAMA_C_API_MINOR 6
 
 #define RULLAMA_TERMINATED SIZE_MAX
 
@@ -503,6 +503,36 @@ RULLAMA_FUNCTION rullama_code rullama_engine_chat_tokens(const rullama_engine* e
 RULLAMA_FUNCTION rullama_code rullama_engine_embed(rullama_engine* engine, const char* text,
                                                    size_t text_size, float** values,
                                                    size_t* value_count, rullama_error** error);
+
+/* Since 1.6, as all that follows up to the callback. What the vector of an embedding model is for,
+ * and how long it is. */
+typedef struct rullama_embedding_options {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* A task of the model, such as "query" or "document", whose prompt comes before the text; NULL:
+   * none. */
+  const char* task;
+  int64_t dimensions; /* the first numbers of the vector, scaled to length 1 again; 0: all */
+} rullama_embedding_options;
+
+/* As rullama_engine_embed(), with options; of an embedding model the vector is the one that it was
+ * trained to make. Other errors: usage.request for a task or dimensions that the model does not
+ * have. [any] [blocks] */
+RULLAMA_FUNCTION rullama_code rullama_engine_embed_with(rullama_engine* engine, const char* text,
+                                                        size_t text_size,
+                                                        const rullama_embedding_options* options,
+                                                        float** values, size_t* value_count,
+                                                        rullama_error** error);
+
+/* The embedding of text with pictures and sounds, by an embedding model that takes them: `content`
+ * has `messages`, one of a user, whose parts are read in their order, and `media`. Errors: those of
+ * rullama_engine_embed_with(); those of rullama_engine_submit() about messages and media;
+ * model.encoder for a model of another kind. [any] [blocks] */
+RULLAMA_FUNCTION rullama_code rullama_engine_embed_content(rullama_engine* engine,
+                                                           const rullama_request* content,
+                                                           const rullama_embedding_options* options,
+                                                           float** values, size_t* value_count,
+                                                           rullama_error** error);
 
 /* `logits`: [rows, vocabulary], those that follow ids[first], ids[first + 1], ...; they live until
  * the callback returns. Returns 0 to continue; anything else stops. */

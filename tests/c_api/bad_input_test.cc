@@ -140,6 +140,23 @@ TEST_F(CApi, RefusesNullHandles) {
   });
   refuses([&](auto** e) { return rullama_engine_embed(nullptr, "a", 1, &values, &count, e); });
   refuses([&](auto** e) { return rullama_engine_embed(engine(), "a", 1, nullptr, &count, e); });
+  const rullama_embedding_options options = VectorOptions();
+  const auto embed = [&](rullama_engine* in, const rullama_embedding_options* as, float** to,
+                         rullama_error** e) {
+    return rullama_engine_embed_with(in, "a", 1, as, to, &count, e);
+  };
+  refuses([&](auto** e) { return embed(nullptr, &options, &values, e); });
+  refuses([&](auto** e) { return embed(engine(), nullptr, &values, e); });
+  refuses([&](auto** e) { return embed(engine(), &options, nullptr, e); });
+  const auto embed_content = [&](const rullama_request* content,
+                                 const rullama_embedding_options* as, rullama_error** e) {
+    return rullama_engine_embed_content(engine(), content, as, &values, &count, e);
+  };
+  refuses([&](auto** e) { return embed_content(nullptr, &options, e); });
+  refuses([&](auto** e) { return embed_content(&request, nullptr, e); });
+  rullama_embedding_options marked = options;
+  marked.reserved = 1;
+  refuses([&](auto** e) { return embed(engine(), &marked, &values, e); });
   refuses([&](auto** e) { return rullama_engine_logits(nullptr, two, 2, on_rows, nullptr, e); });
   refuses([&](auto** e) { return rullama_engine_logits(engine(), two, 2, nullptr, nullptr, e); });
   refuses(
@@ -300,6 +317,21 @@ TEST_F(CApi, PassesOnWhatTheEngineRefuses) {
               return rullama_engine_negative_log_likelihood(engine(), bad, 2, &sum, e);
             }),
             "tokenizer.id");
+  for (const rullama_embedding_options& options :
+       {VectorOptions("query"), VectorOptions(nullptr, 1 << 20)}) {
+    EXPECT_EQ(ErrorId([&](auto** e) {
+                return rullama_engine_embed_with(engine(), "a", 1, &options, &values, &count, e);
+              }),
+              "usage.request");
+  }
+  const rullama_embedding_options all = VectorOptions();
+  rullama_request content = {};
+  content.struct_size = sizeof content;
+  content.messages = R"([{"role": "user", "content": "a"}])";
+  EXPECT_EQ(ErrorId([&](auto** e) {
+              return rullama_engine_embed_content(engine(), &content, &all, &values, &count, e);
+            }),
+            "model.encoder");
   EXPECT_EQ(ErrorId([&](auto** e) {
               return rullama_engine_negative_log_likelihood(engine(), bad, 1, &sum, e);
             }),

@@ -531,6 +531,28 @@ TEST(CApiDiffusion, ShowsDrafts) {
             "model.canvas");
 }
 
+TEST_F(CApi, EmbedsWithOptions) {
+  rullama_embedding_options options = VectorOptions(nullptr, 16);
+  const char* text = "Prince Vasili";
+  const auto embed = [&](size_t& count) {
+    float* values = nullptr;
+    EXPECT_EQ(rullama_engine_embed_with(engine(), text, RULLAMA_TERMINATED, &options, &values,
+                                        &count, nullptr),
+              RULLAMA_OK);
+    return Buffer<float>(values);
+  };
+  size_t count = 0;
+  const Buffer<float> cut = embed(count);
+  ASSERT_EQ(count, 16U);
+  double squares = 0;
+  for (size_t i = 0; i < count; ++i) squares += static_cast<double>(cut[i]) * cut[i];
+  EXPECT_NEAR(squares, 1, 1e-5);
+  options.dimensions = 0;
+  const Buffer<float> whole = embed(count);
+  EXPECT_EQ(static_cast<int64_t>(count), rullama_engine_info(engine())->width);
+  EXPECT_NEAR(cut[1] / cut[0], whole[1] / whole[0], 1e-4);
+}
+
 TEST_F(CApi, ErrorsHaveTheirParts) {
   const std::vector<int32_t> many(600, 5);
   rullama_request request = Prompt(nullptr);

@@ -49,6 +49,14 @@ inline rullama_request Prompt(const char* text, int64_t max_tokens = 8) {
   return request;
 }
 
+inline rullama_embedding_options VectorOptions(const char* task = nullptr, int64_t dimensions = 0) {
+  rullama_embedding_options options = {};
+  options.struct_size = sizeof options;
+  options.task = task;
+  options.dimensions = dimensions;
+  return options;
+}
+
 // The id of the error of a call that takes `error` last, "none" if it succeeds. The code it returns
 // is that of the error.
 template <typename Call>
