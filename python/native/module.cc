@@ -291,6 +291,8 @@ class Model {
   int64_t EraseSlot(int32_t slot, bool on_main_thread);
   FloatRows Embed(const std::vector<std::string>& texts, const std::string& task,
                   int64_t dimensions, bool on_main_thread);
+  FloatRows EmbedContent(const nb::dict& values, const std::string& task, int64_t dimensions,
+                         bool on_main_thread);
   FloatRows Logits(const std::vector<int32_t>& ids, bool on_main_thread);
   std::unique_ptr<LogitsStream> LogitsParts(const std::vector<int32_t>& ids) {
     return std::make_unique<LogitsStream>(Open(), ids);
@@ -401,6 +403,17 @@ FloatRows Model::Embed(const std::vector<std::string>& texts, const std::string&
   return RowsOf(std::move(values), dimensions > 0 ? dimensions : engine->info().embedding_width);
 }
 
+FloatRows Model::EmbedContent(const nb::dict& values, const std::string& task, int64_t dimensions,
+                              bool on_main_thread) {
+  const std::shared_ptr<Engine> engine = Open();
+  const Request content = RequestOf(values);
+  const EmbeddingOptions options{.task = task, .dimensions = dimensions};
+  auto vector = Unwrap(Await(
+      on_main_thread, [&] { return engine->EmbedContent(content, options); }, [] {}));
+  const auto width = static_cast<int64_t>(vector.size());
+  return RowsOf(std::move(vector), width);
+}
+
 FloatRows Model::Logits(const std::vector<int32_t>& ids, bool on_main_thread) {
   const std::shared_ptr<Engine> engine = Open();
   const int64_t vocabulary = engine->info().vocabulary;
@@ -497,6 +510,8 @@ NB_MODULE(_rullama, module) {
            nb::arg("thinking"))
       .def("embed", &Model::Embed, nb::arg("texts"), nb::arg("task"), nb::arg("dimensions"),
            nb::arg("on_main_thread"))
+      .def("embed_content", &Model::EmbedContent, nb::arg("values"), nb::arg("task"),
+           nb::arg("dimensions"), nb::arg("on_main_thread"))
       .def("save_slot", &Model::SaveSlot, nb::arg("slot"), nb::arg("path"),
            nb::arg("on_main_thread"))
       .def("restore_slot", &Model::RestoreSlot, nb::arg("slot"), nb::arg("path"),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _rullama
-from ._media import add_media
+from ._media import File, add_media, files_of
 from ._stream import AsyncStream, Stream, on_main_thread
 from ._types import Completion, ModelInfo, RequestOptions
 
@@ -253,27 +253,58 @@ class Model:
 
     @overload
     def embed(
-        self, text: str, *, task: str = "", dimensions: int = 0
+        self,
+        text: str,
+        *,
+        task: str = "",
+        dimensions: int = 0,
+        images: File | Sequence[File] | None = None,
+        audio: File | Sequence[File] | None = None,
+        image_tokens: int = 0,
     ) -> NDArray[np.float32]: ...
     @overload
     def embed(
         self, text: Sequence[str], *, task: str = "", dimensions: int = 0
     ) -> NDArray[np.float32]: ...
     def embed(
-        self, text: str | Sequence[str], *, task: str = "", dimensions: int = 0
+        self,
+        text: str | Sequence[str],
+        *,
+        task: str = "",
+        dimensions: int = 0,
+        images: File | Sequence[File] | None = None,
+        audio: File | Sequence[File] | None = None,
+        image_tokens: int = 0,
     ) -> NDArray[np.float32]:
         """The embedding of a text, float32 ``[embedding_width]``, or of several, ``[texts,
         embedding_width]``, each of length 1. ``task``: what the vectors of an embedding model are
         for, such as ``query`` or ``document``, whose prompt comes before each text.
-        ``dimensions``: the first numbers of each vector, 0 for all. Blocks; Ctrl-C takes effect
-        after the text being read. Raises ``context.overflow``, ``usage.request``, and
-        ``model.canvas`` for a model that denoises."""
-        if isinstance(text, str):
-            one: NDArray[np.float32] = self._native.embed(
-                [text], task, dimensions, on_main_thread()
-            )[0]
-            return one
-        return self._native.embed(list(text), task, dimensions, on_main_thread())
+        ``dimensions``: the first numbers of each vector, 0 for all. ``images``, ``audio`` and
+        ``image_tokens`` as of ``chat()``: pictures and sounds that come before one text, which may
+        be empty, for an embedding model that takes them.
+
+        An embedding model reads several texts in a step. Blocks; Ctrl-C takes effect after the step
+        that runs. Raises ``context.overflow``, ``usage.request``, ``media.*``, and ``model.canvas``
+        for a model that denoises."""
+        if files_of(images) or files_of(audio):
+            if not isinstance(text, str):
+                raise TypeError("images and audio go with one text")
+            messages = json.dumps([{"role": "user", "content": text}])
+            content: dict[str, Any] = {
+                "messages": messages,
+                "images": images,
+                "audio": audio,
+                "image_tokens": image_tokens,
+            }
+            add_media(content)
+            rows = self._native.embed_content(content, task, dimensions, on_main_thread())
+        else:
+            texts = [text] if isinstance(text, str) else list(text)
+            rows = self._native.embed(texts, task, dimensions, on_main_thread())
+        if not isinstance(text, str):
+            return rows
+        one: NDArray[np.float32] = rows[0]
+        return one
 
     def save_slot(self, slot: int, path: str | os.PathLike[str]) -> int:
         """Stores what a slot holds of its last answer, prompt included, in a file that only its

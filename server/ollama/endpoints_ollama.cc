@@ -135,7 +135,8 @@ ApiResult<OllamaEmbedded> EmbedInputs(const Services& services, Call& call, Fiel
   if (fields.error()) return tl::unexpected(*fields.error());
   const auto model = AcquireModel(services, call, asked);
   if (!model) return tl::unexpected(model.error());
-  const auto inputs = ReadInputs(fields, name, /*ids=*/false, /*may_be_empty=*/name == "input");
+  auto inputs = ReadInputs(fields, name, /*ids=*/false, /*may_be_empty=*/name == "input");
+  ReadImages(fields, inputs);
   EmbeddingSettings settings = ReadSettings(fields, *model->engine);
   settings.truncate = fields.Boolean("truncate").value_or(false);
   const auto keep_alive = ReadKeepAlive(fields);

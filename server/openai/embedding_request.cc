@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/answer_run.h"
+#include "server/media_fields.h"
 #include "server/message_fields.h"
 #include "server/sampling_fields.h"
 
@@ -276,6 +277,26 @@ std::vector<EmbeddingInput> ReadInputs(FieldReader& fields, std::string_view nam
     if (fields.error()) break;
   }
   return inputs;
+}
+
+void ReadImages(FieldReader& fields, std::vector<EmbeddingInput>& inputs) {
+  const json* images = fields.Find("images");
+  if (images == nullptr || fields.error()) return;
+  if (!images->is_array() || images->size() != inputs.size()) {
+    return fields.Fail("invalid_value", "images",
+                       fmt::format("is not a list with one entry for each of {} inputs: a picture "
+                                   "or a sound in base64, or null",
+                                   inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size() && !fields.error(); ++i) {
+    const json& image = (*images)[i];
+    if (image.is_null()) continue;
+    EmbeddingContent content;
+    content.parts =
+        ReadMediaList(fields, fmt::format("images[{}]", i), json::array({image}), content.media);
+    content.parts.push_back({{"type", "text"}, {"text", std::get<std::string>(inputs[i])}});
+    inputs[i] = std::move(content);
+  }
 }
 
 EmbeddingSettings ReadSettings(FieldReader& fields, const Engine& engine) {

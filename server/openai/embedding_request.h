@@ -26,6 +26,10 @@ using EmbeddingInput = std::variant<std::string, std::vector<int32_t>, Embedding
 std::vector<EmbeddingInput> ReadInputs(FieldReader& fields, std::string_view name, bool ids,
                                        bool may_be_empty);
 
+// The member `images` of Ollama's API, beside `inputs`: for each input a picture or a sound in
+// base64 that comes before its text, or null. Nothing if it is missing.
+void ReadImages(FieldReader& fields, std::vector<EmbeddingInput>& inputs);
+
 struct EmbeddingSettings {
   int64_t dimensions = 0;  // of the vectors; 0: all
   bool truncate = false;   // inputs that do not fit are cut; BOS, and EOS if there is one, stay

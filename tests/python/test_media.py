@@ -1,5 +1,8 @@
 """Pictures and sounds of requests."""
 
+import json
+
+import numpy as np
 import pytest
 
 import rullama
@@ -47,3 +50,24 @@ if SHARED.exists():
                 **options,
             )
             assert heard.text == '"Think? What about?" asked Prince Andrew with surprise.'
+
+    def test_a_picture_is_embedded_with_its_text():
+        family = SHARED / "models" / "family"
+        towers = {"model.mmproj": family / "tiny-embeddinggemma2-mmproj-bf16.gguf"}
+        golden = json.loads((SHARED / "goldens" / "embeddinggemma2" / "golden.json").read_text())
+        [case] = [one for one in golden["cases"] if one["name"] == "image"]
+        [name] = [part["media"] for part in case["parts"] if isinstance(part, dict)]
+        [medium] = [one for one in golden["media"] if one["name"] == name]
+        with rullama.Model(family / "tiny-embeddinggemma2-bf16.gguf", "cpu", config=towers) as model:
+            picture = SHARED / "goldens" / "embeddinggemma2" / medium["file"]
+            options = {"images": picture, "image_tokens": medium["budget"]}
+            vector = model.embed("", **options)
+            assert vector.dtype == np.float32 and vector.shape == (model.info.embedding_width,)
+            assert np.linalg.norm(vector - case["embedding"]) < 2e-3
+            cut = model.embed("", dimensions=64, **options)
+            assert cut == pytest.approx(vector[:64] / np.linalg.norm(vector[:64]), abs=1e-6)
+            assert not np.array_equal(model.embed("A picture", **options), vector)
+            with pytest.raises(TypeError):
+                model.embed(["a", "b"], images=picture)
+            with pytest.raises(rullama.UsageError):
+                model.embed("", task="chat", **options)

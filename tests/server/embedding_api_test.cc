@@ -184,6 +184,22 @@ TEST_F(EmbeddingApiTest, RequestsOfClients) {
   same(kEmbeddings, tei, VectorOf(tei));
 }
 
+TEST_F(EmbeddingApiTest, ImagesStandBesideInputs) {
+  const json texts = {"a", "b"};
+  const auto ask = [&](const json& images) {
+    return Ask("/api/embed", {{"model", "tiny"}, {"input", texts}, {"images", images}});
+  };
+  EXPECT_EQ(StatusOf(ask({nullptr, nullptr})), 200);
+  for (const json& wrong :
+       {json::array(), json::array({nullptr}), json("aa"), json::array({1, 2})}) {
+    EXPECT_EQ(StatusOf(ask(wrong)), 400) << wrong;
+  }
+  EXPECT_THAT(ask({nullptr}), HasSubstr("one entry for each of 2 inputs"));
+  const std::string without_tower = ask({nullptr, "R0lGODlhAQABAAAAACw="});
+  EXPECT_EQ(StatusOf(without_tower), 400) << without_tower;
+  EXPECT_THAT(without_tower, HasSubstr("(input 1)"));
+}
+
 TEST_F(EmbeddingApiTest, ItIsNotALanguageModel) {
   const json messages = {{{"role", "user"}, {"content", "Hi"}}};
   for (const auto& [path, body] :

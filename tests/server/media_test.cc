@@ -1,6 +1,8 @@
 // Pictures and sound over HTTP, against texts of transformers. Needs ../shared.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -185,6 +187,59 @@ TEST(Gemma3ApiTest, ChatsTakePictures) {
   EXPECT_EQ(answer["choices"][0]["message"]["content"], "ZZZank");
   const json shown = AskForJson(server->port(), "/api/show", json{{"model", "tiny"}}.dump());
   EXPECT_THAT(shown["capabilities"], Contains("vision"));
+}
+
+TEST(EmbeddedMediaTest, PicturesAndSoundsAreVectors) {
+  const std::string family = kShared + "/models/family/tiny-embeddinggemma2-";
+  const std::string goldens = kShared + "/goldens/embeddinggemma2/";
+  const EngineOptions options{.model = family + "bf16.gguf",
+                              .backend = "cpu",
+                              .settings = {{"model.mmproj", family + "mmproj-bf16.gguf"},
+                                           {"generation.image_tokens", "70"},
+                                           {"backend.options.threads", "1"}},
+                              .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}};
+  const auto open = [&options] { return Engine::Open(options); };
+  const auto describe = [&options](size_t max_items) {
+    return DescribeModel(Must(ConfigOf(options)), {}, max_items);
+  };
+  std::vector<ServedModel> models;
+  models.push_back({.id = "tiny", .time = 1, .load = open, .describe = describe});
+  Api api(std::move(models), Must(open()), {.version = "1"}, {});
+  const auto server =
+      Must(HttpServer::Start({}, [&](Exchange& exchange) { api.Handle(exchange); }));
+  const auto file = [&](const std::string& name) {
+    const std::string bytes = ReadWholeFile(goldens + name);
+    return Base64(std::as_bytes(std::span(bytes)));
+  };
+  const json image = {{"type", "image_url"},
+                      {"image_url", {{"url", "data:image/png;base64," + file("wide.png")}}}};
+  const json sound = {{"type", "input_audio"},
+                      {"input_audio", {{"data", file("speech.wav")}, {"format", "wav"}}}};
+  const auto text = [](const char* words) { return json{{"type", "text"}, {"text", words}}; };
+  const json inputs = {{{"content", {image}}},
+                       {{"content", {sound}}},
+                       "a text",
+                       {{"content", {image, text("a picture")}}}};
+  const json answer =
+      AskForJson(server->port(), "/v1/embeddings", json{{"input", inputs}}.dump())["data"];
+  ASSERT_EQ(answer.size(), 4u);
+  const json golden = json::parse(ReadWholeFile(goldens + "golden.json"));
+  for (const auto& [name, index] : {std::pair("image", 0u), std::pair("audio", 1u)}) {
+    const auto found =
+        std::ranges::find_if(golden["cases"], [&](const json& one) { return one["name"] == name; });
+    const std::vector<double> expected = (*found)["embedding"];
+    const std::vector<double> values = answer[index]["embedding"];
+    double squares = 0;
+    for (size_t i = 0; i < values.size(); ++i) squares += std::pow(values[i] - expected[i], 2);
+    EXPECT_LE(std::sqrt(squares), 2e-3) << name;
+  }
+  // Ollama's form: a list of pictures beside the texts.
+  const json beside = {{"model", "tiny"},
+                       {"input", {"a text", "a picture"}},
+                       {"images", {nullptr, file("wide.png")}}};
+  const json vectors = AskForJson(server->port(), "/api/embed", beside.dump())["embeddings"];
+  EXPECT_EQ(vectors[0], answer[2]["embedding"]);
+  EXPECT_EQ(vectors[1], answer[3]["embedding"]);
 }
 
 TEST_F(MediaApiTest, WhatIsNoPictureIsRefused) {
