@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/common/files/made_up_tokenizer.h"
+#include "models/common/graph/hparams.h"
 
 namespace rullama {
 namespace {
@@ -140,6 +141,12 @@ Status WriteHyperparameters(const Gemma4Config& config, std::string_view archite
     RL_RETURN_IF_ERROR(writer.Set(own(key), value));
   }
   if (config.denoises()) RL_RETURN_IF_ERROR(WriteCanvas(config.canvas, writer));
+  if (config.encodes()) {
+    RL_RETURN_IF_ERROR(writer.Set(own("attention.causal"), false));
+    RL_RETURN_IF_ERROR(writer.Set(own("pooling_type"), static_cast<uint32_t>(kPoolingMean)));
+    RL_RETURN_IF_ERROR(
+        writer.Set(own("embedding_length_out"), static_cast<uint32_t>(config.embedding_width)));
+  }
   if (config.final_softcap == 0) return OkStatus();
   return writer.Set(own("final_logit_softcapping"), config.final_softcap);
 }

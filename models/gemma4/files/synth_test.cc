@@ -113,6 +113,27 @@ TEST(Synth, FileIsAModelAndDependsOnTheSeedAlone) {
   EXPECT_NE(ReadWholeFile(path), first);
 }
 
+TEST(Synth, AnEncoderIsReadAsItWasWritten) {
+  Gemma4Config config = ConfigOf("embeddinggemma-2");
+  EXPECT_EQ(config.embedding_width, 768);
+  EXPECT_EQ(config.radius(), 512);
+  config.layers.resize(6);
+  config.width = 32;
+  config.ple_dim = 32;
+  config.vocabulary = 1024;
+  const SyntheticOptions options{.mix = *FindQuantMix("Q8_0"), .seed = 3, .name = "test"};
+  const std::string path = ::testing::TempDir() + "/synth_encoder_test.gguf";
+  const Status written = WriteSynthetic(config, options, path);
+  ASSERT_TRUE(written) << written.error().ToString();
+  const auto file = GgufFile::Open(path);
+  ASSERT_TRUE(file) << file.error().ToString();
+  const auto read = Gemma4Config::FromFile(*file);
+  ASSERT_TRUE(read) << read.error().ToString();
+  EXPECT_EQ(*read, config);
+  const auto weights = Gemma4Weights::FromFile(*read, *file, {.strict = true});
+  EXPECT_TRUE(weights) << weights.error().ToString();
+}
+
 TEST(Synth, SmallVocabularyIsRefused) {
   Gemma4Config config = ConfigOf("tiny");
   config.vocabulary = 512;

@@ -13,6 +13,8 @@ namespace rullama {
 namespace {
 
 constexpr float kDefaultSoftcap = 30.0F;
+// Numbers of a vector of EmbeddingGemma 2.
+constexpr int64_t kPublishedEmbedding = 768;
 
 LayerKind KindInPattern(int64_t index, int64_t layers, int64_t pattern) {
   const bool global = (index + 1) % pattern == 0 || index + 1 == layers;
@@ -26,10 +28,12 @@ int64_t ByKind(const SlidingGlobal& pair, LayerKind kind) {
 // Whether the block names a member of this family and has a canvas if that member denoises one.
 Status CheckFamily(const ArchitectureConfig& a) {
   if (!a.family) return OkStatus();
-  if (*a.family != kGemma4Architecture && *a.family != kDiffusionGemmaArchitecture) {
+  const bool encodes = *a.family == kEmbeddingGemma2Architecture;
+  if (*a.family != kGemma4Architecture && *a.family != kDiffusionGemmaArchitecture && !encodes) {
     return MakeError(ErrorKind::kUsage, "model.architecture",
-                     "architecture.family is '{}', expected '{}' or '{}'", *a.family,
-                     kGemma4Architecture, kDiffusionGemmaArchitecture);
+                     "architecture.family is '{}', expected '{}', '{}' or '{}'", *a.family,
+                     kGemma4Architecture, kDiffusionGemmaArchitecture,
+                     kEmbeddingGemma2Architecture);
   }
   const bool denoises = *a.family == kDiffusionGemmaArchitecture;
   if (denoises && !a.canvas_length) {
@@ -40,7 +44,9 @@ Status CheckFamily(const ArchitectureConfig& a) {
   return MakeError(ErrorKind::kUsage, "config.conflict",
                    "architecture.canvas_length is {}, but architecture.family is '{}': {}",
                    a.canvas_length.value_or(0), *a.family,
-                   denoises ? "it denoises a canvas" : "it predicts the next token");
+                   denoises  ? "it denoises a canvas"
+                   : encodes ? "it makes embeddings"
+                             : "it predicts the next token");
 }
 
 Result<Gemma4Config> Build(const ArchitectureConfig& a) {
@@ -57,13 +63,16 @@ Result<Gemma4Config> Build(const ArchitectureConfig& a) {
   config.sliding_window = *a.sliding_window;
   config.ple_dim = a.ple_dim.value_or(0);
   config.rms_eps = Narrow(a.rms_eps, config.rms_eps);
-  config.final_softcap = Narrow(a.final_softcap, kDefaultSoftcap);
+  const bool encodes = a.family == kEmbeddingGemma2Architecture;
+  if (encodes) config.embedding_width = kPublishedEmbedding;
+  config.final_softcap = Narrow(a.final_softcap, encodes ? 0 : kDefaultSoftcap);
   config.rope_base_sliding = Narrow(a.rope.base_sliding, config.rope_base_sliding);
   config.rope_base_global = Narrow(a.rope.base_global, config.rope_base_global);
   config.n_rot_sliding = a.head_dim->sliding;
   config.n_rot_global = a.head_dim->global;
-  config.rope_factors = MakeRopeFactors(
-      config.n_rot_global / 2, a.rope.rotary_fraction_global.value_or(kGemma4RotaryFraction));
+  const double rotates = encodes ? 1 : kGemma4RotaryFraction;
+  config.rope_factors =
+      MakeRopeFactors(config.n_rot_global / 2, a.rope.rotary_fraction_global.value_or(rotates));
   config.experts.count = a.experts.count.value_or(0);
   config.experts.used = a.experts.used.value_or(0);
   config.experts.ffn_width = a.experts.ffn.value_or(0);
