@@ -1,5 +1,5 @@
 #!/bin/bash
-# run.sh pytest|types SOURCE_DIR BUILD_DIR: tests the Python package of a build tree with the Python of .venv.
+# run.sh pytest|search|types SOURCE_DIR BUILD_DIR: tests the Python package of a build tree with the Python of .venv.
 set -euo pipefail
 part=$1 source=$2 build=$3
 python=$source/.venv/bin/python
@@ -15,7 +15,8 @@ fi
 # Byte code is kept out of the sources.
 export PYTHONPATH=$build/python PYTHONPYCACHEPREFIX=$source/.venv/pycache
 case $part in
-  pytest) "$python" -m pytest -q -p no:cacheprovider "$source/tests/python" ;;
+  pytest) "$python" -m pytest -q -p no:cacheprovider -m "not search" "$source/tests/python" ;;
+  search) OPENBLAS_NUM_THREADS=1 "$python" -m pytest -q -p no:cacheprovider -m search "$source/tests/python/test_examples.py" ;;
   types)
     cd "$source"
     "$python" -m mypy --strict --cache-dir "$build/python/mypy" "$build/python/rullama" examples/python
