@@ -38,7 +38,8 @@ Result<AssistantFile> Open(const fs::path& path, const Model& model, AssistantOr
   opened.file = std::make_unique<GgufFile>(std::move(file));
   if (!IsAssistant(*opened.file)) {
     return MakeError(ErrorKind::kModelFile, "model.arch",
-                     "'{}' is not the drafter of a Gemma 4 model", opened.name);
+                     "'{}' is not a drafter, expected the file of a model's assistant",
+                     opened.name);
   }
   opened.mapping = MappingNotice(hooks, opened.file->bytes());
   auto assistant = model.ReadAssistant(*opened.file, origin);
