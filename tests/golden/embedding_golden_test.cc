@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,7 +15,9 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "core/gguf/gguf.h"
 #include "engine/api/engine.h"
+#include "models/quantize/quantize.h"
 #include "tests/gpu_backends.h"
 
 namespace rullama {
@@ -133,6 +136,33 @@ TEST_P(EmbeddingGoldenTest, ATextHasTheSameBytesInAnyCompany) {
   const size_t count = std::string_view(GetParam()) == "cpu" ? 64 : 12;
   CheckCompany(*Open(GetParam()), count);
   CheckCompany(*Open(GetParam(), kSecondFile), count);
+}
+
+double Cosine(const std::vector<float>& found, const std::vector<double>& expected) {
+  return std::inner_product(found.begin(), found.end(), expected.begin(), 0.0);
+}
+
+// The smallest cosine of a quantised model's vectors with those of the goldens.
+void CheckQuantised(const std::string& model, const std::string& path) {
+  const GgufFile file = Must(GgufFile::Open(path));
+  const std::string smaller = ::testing::TempDir() + "/" + model + "-Q8_0.gguf";
+  const auto report = Must(QuantizeFile(file, {.mix = Must(FindQuantMix("Q8_0"))}, smaller));
+  EXPECT_LT(report.bytes_after, report.bytes_before);
+  const auto engine = Open("cpu", smaller);
+  double least = 1;
+  for (const auto& one : Golden(model)["cases"]) {
+    if (one.contains("parts")) continue;
+    const std::vector<int32_t> ids = one["ids"];
+    least = std::min(least, Cosine(Must(engine->Embed(ids)), one["embedding"]));
+  }
+  std::printf("least cosine %.5f\n", least);
+  EXPECT_GE(least, 0.999);
+  std::filesystem::remove(smaller);
+}
+
+TEST(EmbeddingGolden, QuantisedModelsGiveNearlyTheSameVectors) {
+  CheckQuantised("embeddinggemma", kFile);
+  CheckQuantised("embeddinggemma2", kSecondFile);
 }
 
 TEST(EmbeddingGolden, OneOfSeveralTextsThatIsWrongIsToldApart) {
