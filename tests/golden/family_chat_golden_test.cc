@@ -13,6 +13,7 @@
 #include "core/base/must_test_util.h"
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"
+#include "engine/api/engine.h"
 #include "models/gemma3/chat/function_parser.h"
 #include "models/gemma3/chat/template.h"
 #include "models/gemma3/gemma3_model.h"
@@ -133,6 +134,44 @@ TEST(FunctionParserGolden, AnswersCutAtEveryByte) {
       EXPECT_EQ(Parsed(text, cut).dump(), line.dump()) << text << " cut at " << cut;
     }
   }
+}
+
+// A call that was forced has the types and the members that its schema asks for, whatever the
+// model would have written.
+TEST(FunctionCalls, AForcedCallParsesBackToItsSchema) {
+  const auto engine = Must(Engine::Open({.model = kShared + "/models/family/tiny-gemma3-f16.gguf",
+                                         .backend = "cpu",
+                                         .settings = {{"context.capacity", "1024"}},
+                                         .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}}));
+  Request request{.messages = R"([{"role": "user", "content": "How warm is it in Tokyo?"}])",
+                  .tools = R"([{"type": "function", "function": {"name": "get_weather",
+                      "description": "The weather", "parameters": {"type": "object",
+                      "properties": {"city": {"type": "string", "enum": ["Tokyo", "Oslo"]},
+                                     "days": {"type": "integer", "enum": [1, 3]},
+                                     "exact": {"type": "boolean"}},
+                      "required": ["city", "days", "exact"]}}}])",
+                  .max_tokens = 200};
+  request.parallel_tool_calls = false;
+  for (const bool named : {false, true}) {
+    request.tool_choice = ToolChoice::kRequired;
+    if (named) request.allowed_tools = {"get_weather"};
+    for (int64_t seed = 0; seed < 3; ++seed) {
+      request.sampling.seed = seed;
+      Generation generation = Must(engine->Submit(request));
+      const Completion answer = Must(generation.Wait());
+      ASSERT_EQ(answer.tool_calls.size(), 1u) << answer.text;
+      EXPECT_EQ(answer.tool_calls[0].name, "get_weather");
+      const Json arguments = Json::parse(answer.tool_calls[0].arguments);
+      EXPECT_EQ(arguments.size(), 3u) << arguments;
+      EXPECT_TRUE(arguments.at("city") == "Tokyo" || arguments.at("city") == "Oslo") << arguments;
+      EXPECT_TRUE(arguments.at("days") == 1 || arguments.at("days") == 3) << arguments;
+      EXPECT_TRUE(arguments.at("exact").is_boolean()) << arguments;
+    }
+  }
+  request.tool_choice = ToolChoice::kNone;
+  request.max_tokens = 8;
+  Generation generation = Must(engine->Submit(request));
+  EXPECT_TRUE(Must(generation.Wait()).tool_calls.empty());
 }
 
 TEST(FunctionParserGolden, SpacesAroundCallsAreDropped) {
