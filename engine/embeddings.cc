@@ -9,6 +9,15 @@
 #include <string>
 
 namespace rullama {
+namespace {
+
+bool AreProcessors(const BackendDevices& devices) {
+  return std::ranges::all_of(devices.DescribeLayerDevices(), [](const DeviceDescription& device) {
+    return device.type == RL_DEVICE_CPU;
+  });
+}
+
+}  // namespace
 
 Result<std::string_view> PromptFor(const Model& model, std::string_view task) {
   if (task.empty()) return std::string_view();
@@ -39,11 +48,14 @@ Status CheckBeginsWithBos(const Tokenizer& tokenizer, std::span<const int32_t> i
                    *bos);
 }
 
+int64_t SharedRowsOf(const BackendDevices& devices) {
+  // The values of more rows leave the caches of a processor, which gains nothing by them.
+  constexpr int64_t kRows = 2048, kRowsOfProcessors = 512;
+  return AreProcessors(devices) ? kRowsOfProcessors : kRows;
+}
+
 int64_t TextAlignmentOf(const BackendDevices& devices) {
-  const auto any_place = [](const DeviceDescription& device) {
-    return device.type == RL_DEVICE_CPU;
-  };
-  return std::ranges::all_of(devices.DescribeLayerDevices(), any_place) ? 1 : sdk::kTextAlignment;
+  return AreProcessors(devices) ? 1 : sdk::kTextAlignment;
 }
 
 Result<std::vector<float>> FinishEmbedding(std::vector<float> values, int64_t dimensions) {

@@ -23,6 +23,10 @@ Result<TokenId> EndOfText(const LoadedModel& model);
 // Whether the ids of a text for an embedding model begin with BOS. Error usage.request.
 Status CheckBeginsWithBos(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 
+// The most rows of a step that several texts share: enough for products at full speed, few enough
+// that a text which comes next does not wait long.
+[[nodiscard]] int64_t SharedRowsOf(const BackendDevices& devices);
+
 // The first rows of texts that share a step are multiples of this number (docs/numerics.md).
 [[nodiscard]] int64_t TextAlignmentOf(const BackendDevices& devices);
 

@@ -299,6 +299,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
         TextEncoder::Options{.graphs = session->graphs(),
                              .width = facts.width,
                              .facts = facts.encoder,
+                             .shared_rows = SharedRowsOf(session->devices()),
                              .text_alignment = TextAlignmentOf(session->devices()),
                              .encoder = &session->media(),
                              .cancelled = setup.hooks.cancelled},

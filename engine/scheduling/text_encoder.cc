@@ -9,20 +9,13 @@
 #include "core/ir/media_names.h"
 
 namespace rullama {
-namespace {
-
-// The rows of a step that several texts share: enough for products at full speed, few enough that a
-// text which comes next does not wait long.
-constexpr int64_t kSharedRows = 2048;
-
-}  // namespace
 
 TextEncoder::TextEncoder(Session& session, Options options, std::shared_ptr<Wakeup> wakeup)
     : session_(session),
       options_(std::move(options)),
       soft_inputs_(options_.width, /*last_seen=*/false),
       wakeup_(std::move(wakeup)),
-      pack_({.rows = std::min(kSharedRows, session.max_t(options_.graphs.hidden->graph)),
+      pack_({.rows = std::min(options_.shared_rows, session.max_t(options_.graphs.hidden->graph)),
              .texts = kMaxTextsOfStep,
              .alignment = options_.text_alignment}) {
   counters_.SetSlots(1);

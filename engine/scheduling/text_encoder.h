@@ -34,6 +34,7 @@ class TextEncoder final : public JobRunner {
     ProgramGraphs graphs;  // of the program of the session, which is an encoder's
     int64_t width = 0;     // of the residual stream
     EncoderFacts facts = {};
+    int64_t shared_rows = 1;          // of a step that several texts share, at most
     int64_t text_alignment = 1;       // of the first rows of texts in a step
     MediaEncoder* encoder = nullptr;  // of the media of jobs; borrowed
     std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
