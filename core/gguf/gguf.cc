@@ -121,7 +121,7 @@ std::string GgufFile::path() const {
 }
 
 std::span<const std::byte> GgufFile::data(const TensorInfo& tensor) const {
-  if (ranges_) return ranges_->Keep(tensor);
+  if (ranges_) return ranges_->Small(tensor);
   return parts_[tensor.part].subspan(static_cast<size_t>(tensor.offset),
                                      static_cast<size_t>(tensor.bytes));
 }
@@ -130,6 +130,11 @@ Result<std::span<const std::byte>> GgufFile::Load(const TensorInfo& tensor, uint
                                                   uint64_t count) const {
   if (ranges_) return ranges_->Load(tensor.offset + first, count);
   return data(tensor).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+}
+
+Result<std::span<const std::byte>> GgufFile::Load(const TensorInfo& tensor) const {
+  if (!ranges_ || tensor.bytes <= kGgufSmallTensorBytes) return data(tensor);
+  return Load(tensor, 0, tensor.bytes);
 }
 
 Status GgufFile::Copy(const TensorInfo& tensor, uint64_t first, std::span<std::byte> to) const {

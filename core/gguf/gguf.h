@@ -139,17 +139,15 @@ class GgufFile {
   [[nodiscard]] const GgufValue* Find(std::string_view key) const;
   [[nodiscard]] const TensorInfo* FindTensor(std::string_view name) const;
 
-  // The bytes of a tensor of this file. Where a tensor may have more than kGgufSmallTensorBytes,
-  // use Load(): in a file that is read by ranges these are read, and a read that fails ends the
-  // program.
+  // The bytes of a tensor of a file that is mapped or was parsed. In one that is read by ranges
+  // only tensors of at most kGgufSmallTensorBytes have any, so code for every file uses Load().
   [[nodiscard]] std::span<const std::byte> data(const TensorInfo& tensor) const;
   // `count` bytes of a tensor from its byte `first` on: in place, or read into memory that stays
   // until they are released. Error io.read.
   [[nodiscard]] Result<std::span<const std::byte>> Load(const TensorInfo& tensor, uint64_t first,
                                                         uint64_t count) const;
-  [[nodiscard]] Result<std::span<const std::byte>> Load(const TensorInfo& tensor) const {
-    return Load(tensor, 0, tensor.bytes);
-  }
+  // All bytes of a tensor. Small ones are there already.
+  [[nodiscard]] Result<std::span<const std::byte>> Load(const TensorInfo& tensor) const;
 
   // Copies bytes of a tensor from its byte `first` on. Error io.read.
   [[nodiscard]] Status Copy(const TensorInfo& tensor, uint64_t first,

@@ -48,7 +48,9 @@ uint64_t UseTensors(const GgufFile& file) {
   uint64_t sum = 0;
   for (const TensorInfo& tensor : file.tensors()) {
     RL_CHECK(file.FindTensor(tensor.name) == &tensor);
-    const auto data = file.data(tensor);
+    const auto loaded = file.Load(tensor);
+    RL_CHECK(loaded.has_value());
+    const std::span<const std::byte> data = *loaded;
     sum += Touch(data);
     const DTypeInfo& info = InfoOf(tensor.dtype);
     std::vector<float> block(info.block_elements);

@@ -61,13 +61,9 @@ Status GgufFile::Ranges::ReadSmallTensors(std::span<const TensorInfo> tensors) {
   return OkStatus();
 }
 
-std::span<const std::byte> GgufFile::Ranges::Keep(const TensorInfo& tensor) {
+std::span<const std::byte> GgufFile::Ranges::Small(const TensorInfo& tensor) const {
   const auto found = small_.find(tensor.offset);
-  if (found == small_.end()) {
-    const auto bytes = Load(tensor.offset, tensor.bytes);
-    RL_CHECK(bytes.has_value());
-    return *bytes;
-  }
+  RL_CHECK(found != small_.end());
   return {found->second.get(), static_cast<size_t>(tensor.bytes)};
 }
 

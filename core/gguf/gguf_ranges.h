@@ -27,8 +27,8 @@ class GgufFile::Ranges {
   [[nodiscard]] std::span<const std::byte> header() const { return header_; }
   Status ReadSmallTensors(std::span<const TensorInfo> tensors);
 
-  // A small tensor; others are read, and stay.
-  std::span<const std::byte> Keep(const TensorInfo& tensor);
+  // A small tensor.
+  [[nodiscard]] std::span<const std::byte> Small(const TensorInfo& tensor) const;
   Result<std::span<const std::byte>> Load(uint64_t offset, uint64_t count);
   void Release(std::span<const std::byte> range);
 

@@ -171,7 +171,8 @@ Result<StoredSnapshot> ParseSnapshot(const GgufFile& file) {
   RL_ASSIGN_OR_RETURN(Snapshot snapshot, Snapshot::Allocate(std::move(info)));
   std::span<std::byte> rest = snapshot.data();
   for (const TensorInfo& tensor : file.tensors()) {
-    std::ranges::copy(file.data(tensor), rest.begin());
+    RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(tensor));
+    std::ranges::copy(bytes, rest.begin());
     rest = rest.subspan(static_cast<size_t>(tensor.bytes));
   }
   StoredSnapshot stored{std::move(snapshot), std::move(tokens), model};

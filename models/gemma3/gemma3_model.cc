@@ -64,7 +64,7 @@ Result<std::unique_ptr<Gemma3Model>> Gemma3Model::FromFile(const GgufFile& file)
   RL_ASSIGN_OR_RETURN(ModelWeights weights, ReadGemma3Weights(config, file));
   RL_ASSIGN_OR_RETURN(const gemma3::ChatForm form, FormOf(file));
   std::vector<std::string> warnings = weights.warnings();
-  std::vector<HeadNorms> balanced = ReadBalancedNorms(config, weights, file);
+  RL_ASSIGN_OR_RETURN(auto balanced, ReadBalancedNorms(config, weights, file));
   auto model = std::make_unique<Gemma3Model>(std::move(config), std::move(weights), form,
                                              std::move(warnings));
   model->balanced_ = std::move(balanced);

@@ -175,7 +175,8 @@ Status ModelWeights::ReadScales(const GgufFile& file) {
     if (FindTensor(bindings_, tensor.name) != nullptr) continue;
     float scale = 0;
     if (tensor.dtype == DType::kF32 && tensor.elements() == 1) {
-      std::memcpy(&scale, file.data(tensor).data(), sizeof(scale));
+      RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(tensor));
+      std::memcpy(&scale, bytes.data(), sizeof(scale));
     }
     if (scale == 0 || !std::isfinite(scale)) {
       return MakeError(ErrorKind::kModelFile, "model.unsupported",

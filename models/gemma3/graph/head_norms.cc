@@ -22,13 +22,13 @@ double FactorOf(double q0, double q1, double k0, double k1) {
   return std::isfinite(factor) ? factor : 1;
 }
 
-std::vector<float> ReadVector(const ModelWeights& weights, const GgufFile& file,
-                              const std::string& name) {
+Result<std::vector<float>> ReadVector(const ModelWeights& weights, const GgufFile& file,
+                                      const std::string& name) {
   const WeightBinding* binding = weights.Find(name);
   RL_CHECK(binding != nullptr && binding->dtype == DType::kF32);
   const TensorInfo* tensor = file.FindTensor(binding->tensor);
   RL_CHECK(tensor != nullptr);
-  const auto bytes = file.data(*tensor);
+  RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(*tensor));
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -52,12 +52,17 @@ HeadNorms Balanced(const HeadNorms& norms) {
   return balanced;
 }
 
-std::vector<HeadNorms> ReadBalancedNorms(const Gemma3Config& config, const ModelWeights& weights,
-                                         const GgufFile& file) {
+Result<std::vector<HeadNorms>> ReadBalancedNorms(const Gemma3Config& config,
+                                                 const ModelWeights& weights,
+                                                 const GgufFile& file) {
   std::vector<HeadNorms> all;
   for (int64_t layer = 0; layer < config.layers && !config.encodes; ++layer) {
-    all.push_back(Balanced({ReadVector(weights, file, LayerName(layer, "attn_q_norm.weight")),
-                            ReadVector(weights, file, LayerName(layer, "attn_k_norm.weight"))}));
+    HeadNorms norms;
+    RL_ASSIGN_OR_RETURN(norms.queries,
+                        ReadVector(weights, file, LayerName(layer, "attn_q_norm.weight")));
+    RL_ASSIGN_OR_RETURN(norms.keys,
+                        ReadVector(weights, file, LayerName(layer, "attn_k_norm.weight")));
+    all.push_back(Balanced(norms));
   }
   return all;
 }

@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "core/base/status.h"
 #include "core/gguf/gguf.h"
 #include "models/common/graph/tensor_table.h"
 #include "models/gemma3/graph/config.h"
@@ -27,9 +28,9 @@ struct HeadNorms {
 // whose weights are zero on one side becomes zero on both.
 [[nodiscard]] HeadNorms Balanced(const HeadNorms& norms);
 
-// The balanced norms of each layer; none of an encoder, which has no cache.
-[[nodiscard]] std::vector<HeadNorms> ReadBalancedNorms(const Gemma3Config& config,
-                                                       const ModelWeights& weights,
-                                                       const GgufFile& file);
+// The balanced norms of each layer; none of an encoder, which has no cache. Errors: io.read.
+[[nodiscard]] Result<std::vector<HeadNorms>> ReadBalancedNorms(const Gemma3Config& config,
+                                                               const ModelWeights& weights,
+                                                               const GgufFile& file);
 
 }  // namespace rullama

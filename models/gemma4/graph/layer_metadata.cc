@@ -63,7 +63,8 @@ Status ReadRopeFactors(const GgufFile& file, int64_t head_dim, Gemma4Config& con
       return MakeError(ErrorKind::kModelFile, "model.tensor_dtype",
                        "tensor 'rope_freqs.weight' is {}, expected f32", NameOf(tensor->dtype));
     }
-    const GgufNumbers<float> stored(file.data(*tensor));
+    RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(*tensor));
+    const GgufNumbers<float> stored(bytes);
     for (size_t i = 0; i < stored.size(); ++i) config.rope_factors.push_back(stored[i]);
     config.rope_factors_in_file = true;
     return OkStatus();

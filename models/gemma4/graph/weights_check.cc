@@ -31,7 +31,8 @@ Status CheckLayerScales(std::string_view suffix, const Gemma4Config& config, con
       continue;
     }
     ++present;
-    const float scale = GgufNumbers<float>(file.data(*file.FindTensor(binding->tensor)))[0];
+    RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(*file.FindTensor(binding->tensor)));
+    const float scale = GgufNumbers<float>(bytes)[0];
     if (!std::isfinite(scale) || scale == 0) {
       return MakeError(ErrorKind::kModelFile, "model.layer_scale",
                        "tensor '{}' is {}, expected a finite number other than 0: it multiplies "

@@ -12,7 +12,8 @@ using BadBounds = ErrorOf<ErrorKind::kModelFile, "model.clip_bounds">;
 Result<GgufNumbers<float>> ReadFloats(const GgufFile& file, const TensorInfo& tensor,
                                       uint64_t count) {
   if (tensor.dtype == DType::kF32 && tensor.elements() == count) {
-    return GgufNumbers<float>(file.data(tensor));
+    RL_ASSIGN_OR_RETURN(const auto bytes, file.Load(tensor));
+    return GgufNumbers<float>(bytes);
   }
   return BadBounds("tensor '{}' has {} elements of {}, expected {} of f32", tensor.name,
                    tensor.elements(), NameOf(tensor.dtype), count);
