@@ -33,7 +33,8 @@ std::string HubName::ToString() const {
   return fmt::format("hf.co/{}{}{}", repo, quant.empty() ? "" : ":", quant);
 }
 
-Result<HubName> ParseHubName(std::string_view text) {
+Result<HubName> ParseHubName(std::string_view words) {
+  const std::string_view text = AfterHubHost(words).value_or(words);
   const size_t slash = std::min(text.find('/'), text.size());
   const size_t colon = std::min(text.find(':'), text.size());
   const std::string_view user = text.substr(0, slash);
@@ -49,7 +50,7 @@ Result<HubName> ParseHubName(std::string_view text) {
   return MakeError(ErrorKind::kUsage, "pull.name",
                    "'{}' is not a model of the Hub, expected USER/REPO or USER/REPO:QUANT of "
                    "letters, digits and '.', '_', '-', at most 96 in a part",
-                   ShownName(text));
+                   ShownName(words));
 }
 
 std::optional<std::string_view> AfterHubHost(std::string_view text) {

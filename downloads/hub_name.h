@@ -1,4 +1,4 @@
-// Names of models on the Hugging Face Hub: USER/REPO[:QUANT].
+// Names of models on the Hugging Face Hub: USER/REPO[:QUANT], with or without its host.
 // Thread safety: value types and pure functions.
 #pragma once
 
@@ -17,8 +17,9 @@ struct HubName {
   [[nodiscard]] std::string ToString() const;
 };
 
-// Error pull.name (kUsage).
-Result<HubName> ParseHubName(std::string_view text);
+// "USER/REPO:QUANT", which may come after "hf.co/" and the like (AfterHubHost). Error pull.name
+// (kUsage).
+Result<HubName> ParseHubName(std::string_view words);
 
 // The name after "hf.co/" or "huggingface.co/", with or without "https://"; nothing for other
 // texts.

@@ -52,6 +52,8 @@ TEST(HubName, TakesUserRepositoryAndQuant) {
 TEST(HubName, IsFoundAfterItsHost) {
   EXPECT_EQ(AfterHubHost("hf.co/a/b:Q4_0"), "a/b:Q4_0");
   EXPECT_EQ(AfterHubHost("https://huggingface.co/a/b"), "a/b");
+  EXPECT_EQ(ParseHubName("https://huggingface.co/a/b:Q8_0")->ToString(), "hf.co/a/b:Q8_0");
+  EXPECT_EQ(ParseHubName("https://example.com/a/b").error().id, "pull.name");
   EXPECT_EQ(AfterHubHost("gemma4:e2b"), std::nullopt);
   EXPECT_EQ(AfterHubHost("http://hf.co/a/b"), std::nullopt);
 }

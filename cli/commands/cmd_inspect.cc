@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/commands/command.h"
+#include "cli/commands/downloaded_model.h"
 #include "cli/commands/drafter_summary.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/loading.h"
@@ -29,7 +30,7 @@ constexpr size_t kMaxShownText = 120;    // bytes of a string, except with --jso
 constexpr size_t kMaxSafeBytes = 1024;   // of a name, or of an error that quotes one
 
 struct InspectFlags {
-  std::string path;
+  NamedModel model;
   std::string mmproj;
   std::string drafter;
   int64_t context = kDefaultCapacity;
@@ -359,8 +360,10 @@ Status CheckResult(const json& check) {
       Safe(first["tensor"].get<std::string>()));
 }
 
-Result<int> Inspect(const InspectFlags& flags, Console& console) {
-  RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.path));
+Result<int> Inspect(InspectFlags flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const downloads::ModelPaths paths, FindNamedModel(flags.model, console));
+  if (flags.mmproj.empty() && paths.projector) flags.mmproj = paths.projector->string();
+  RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(paths.model.string()));
   RL_ASSIGN_OR_RETURN(const ModelSummary summary, SummarizeOnBackend(model, flags.config, console));
   json file = FileAsJson(model, summary, flags);
   if (flags.check) file["check"] = CheckAsJson(*model.file);
@@ -376,9 +379,7 @@ Result<int> Inspect(const InspectFlags& flags, Console& console) {
 void AddInspectCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<InspectFlags>();
   CLI::App* command = app.add_subcommand("inspect", "Show the contents of a model file");
-  command->add_option("file,-m,--model", flags->path, "GGUF file or Ollama name")
-      ->required()
-      ->option_text("FILE|NAME");
+  AddNamedModel(*command, "file,-m,--model", flags->model);
   command->add_option("--mmproj", flags->mmproj, "File of the model's towers")->option_text("FILE");
   command->add_option("--draft-model,--draft", flags->drafter, "File of the model's drafter")
       ->option_text("FILE");
@@ -391,6 +392,7 @@ void AddInspectCommand(CLI::App& app, CommandContext& context) {
                     "Read all weights and name tensors with NaN, infinities or damaged scales");
   command->footer(R"(Examples:
   rullama inspect gemma4:e2b -c 32768
+  rullama inspect -hf ggml-org/gemma-3-270m-it-GGUF:Q8_0
   rullama inspect model.gguf --json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return Inspect(*flags, context.console); };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/commands/command.h"
+#include "cli/commands/downloaded_model.h"
 #include "cli/commands/drafter_summary.h"
 #include "cli/commands/json_text.h"
 #include "cli/commands/loading.h"
@@ -144,12 +145,13 @@ Result<int> ListModels(bool as_json, Console& console) {
 }
 
 struct ShowFlags {
-  std::string name;
+  NamedModel model;
   ConfigFlags config;
 };
 
 Result<int> ShowModel(const ShowFlags& flags, Console& console) {
-  RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.name));
+  RL_ASSIGN_OR_RETURN(const downloads::ModelPaths paths, FindNamedModel(flags.model, console));
+  RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(paths.model.string()));
   RL_ASSIGN_OR_RETURN(const ModelSummary summary, SummarizeOnBackend(model, flags.config, console));
   const std::string drafter = DrafterText(DrafterAsJson(model, ""));
   RL_RETURN_IF_ERROR(
@@ -171,11 +173,11 @@ void AddListCommands(CLI::App& app, CommandContext& context) {
 
   const auto flags = std::make_shared<ShowFlags>();
   CLI::App* show = app.add_subcommand("show", "Summarise a model and say whether it runs");
-  show->add_option("MODEL,-m,--model", flags->name, "GGUF file or Ollama name")
-      ->required()
-      ->option_text("FILE|NAME");
+  AddNamedModel(*show, "MODEL,-m,--model", flags->model);
   AddBackendOptions(*show, flags->config);
-  show->footer("Example:\n  rullama show gemma4:e2b\n\n'rullama inspect' shows everything.");
+  show->footer(
+      "Examples:\n  rullama show gemma4:e2b\n  rullama show -hf ggml-org/gemma-3-270m-it-GGUF\n\n"
+      "'rullama inspect' shows everything.");
   show->callback([flags, &context] {
     context.action = [flags, &context] { return ShowModel(*flags, context.console); };
   });

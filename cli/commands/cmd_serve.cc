@@ -26,6 +26,7 @@
 #include "cli/terminal/signals.h"
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
+#include "downloads/hub_name.h"
 #include "engine/media/media_budget.h"
 #include "engine/scheduling/snapshot_store.h"
 #include "server/api.h"
@@ -211,10 +212,11 @@ Result<std::shared_ptr<SnapshotStore>> OpenSnapshots(const ServerConfig& config,
                              [&console](std::string_view text) { console.Warn(text); });
 }
 
-// The name that clients use for the model of -hf: what was written, without a quant.
+// The name that clients use for the model of -hf: what was written, without a host and a quant.
 std::string HubNameOf(const ServeFlags& flags) {
   const std::string text = flags.config.hub.value_or("");
-  return text.substr(0, text.find(':'));
+  const std::string_view name = downloads::AfterHubHost(text).value_or(text);
+  return std::string(name.substr(0, name.find(':')));
 }
 
 Status CheckAccess(const ServeFlags& flags, const ServerConfig& config, bool has_keys,

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -35,6 +36,18 @@ Result<downloads::ModelPaths> PullNow(const RemoteName& name, Console& console) 
 std::optional<downloads::ModelPaths> FindCached(const downloads::HubName& name) {
   return downloads::FindInHubCache(name, downloads::kMainRevision, {.quant = name.quant},
                                    ProcessHubPlaces());
+}
+
+// The files of the model of -hf, which is downloaded if it is not in the cache.
+Result<downloads::ModelPaths> PathsOfHubModel(const std::string& text, Console& console) {
+  RL_ASSIGN_OR_RETURN(const downloads::HubName name, downloads::ParseHubName(text));
+  if (auto paths = FindCached(name)) return *std::move(paths);
+  return PullNow({.hub = name, .registry = {}}, console);
+}
+
+tl::unexpected<Error> TwoModels() {
+  return MakeError(ErrorKind::kUsage, "usage.option",
+                   "-m and -hf each name a model; leave one of them out");
 }
 
 bool IsInOllamaStore(const std::string& name) {
@@ -70,21 +83,34 @@ bool AsksForIt(const std::string& name, Console& console) {
 Status ApplyHubModel(const ConfigFlags& flags, LayeredConfig& config) {
   if (!flags.hub) return OkStatus();
   if (config.origin(kModelPath) == Origin::kFlag) {
-    return MakeError(ErrorKind::kUsage, "usage.option",
-                     "-m and -hf each name a model; leave one of them out");
+    return TwoModels();
   }
-  RL_ASSIGN_OR_RETURN(const downloads::HubName name, downloads::ParseHubName(*flags.hub));
-  std::optional<downloads::ModelPaths> paths = FindCached(name);
-  if (!paths) {
-    Console console;
-    if (flags.quiet) console.set_verbosity(Verbosity::kWarnings);
-    RL_ASSIGN_OR_RETURN(paths, PullNow({.hub = name, .registry = {}}, console));
-  }
-  RL_RETURN_IF_ERROR(config.Set(kModelPath, paths->model.string(), Origin::kFlag, "-hf"));
+  Console console;
+  if (flags.quiet) console.set_verbosity(Verbosity::kWarnings);
+  RL_ASSIGN_OR_RETURN(const downloads::ModelPaths paths, PathsOfHubModel(*flags.hub, console));
+  RL_RETURN_IF_ERROR(config.Set(kModelPath, paths.model.string(), Origin::kFlag, "-hf"));
   const bool towers =
-      flags.takes_towers && paths->projector && config.origin(kTowersPath) == Origin::kDefault;
+      flags.takes_towers && paths.projector && config.origin(kTowersPath) == Origin::kDefault;
   if (!towers) return OkStatus();
-  return config.Set(kTowersPath, paths->projector->string(), Origin::kFlag, "-hf");
+  return config.Set(kTowersPath, paths.projector->string(), Origin::kFlag, "-hf");
+}
+
+void AddNamedModel(CLI::App& app, const std::string& names, NamedModel& model) {
+  app.add_option(names, model.name, "GGUF file, or a name: gemma4:e2b, hf.co/USER/REPO")
+      ->option_text("FILE|NAME");
+  AddHubOption(app, model.hub);
+  app.add_flag("--pull", model.pull, "Download the model without asking if it is not here");
+}
+
+Result<downloads::ModelPaths> FindNamedModel(const NamedModel& model, Console& console) {
+  if (model.hub && !model.name.empty()) return TwoModels();
+  if (model.hub) return PathsOfHubModel(*model.hub, console);
+  if (model.name.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.model",
+                     "no model is named; give a file, a name or -hf USER/REPO");
+  }
+  RL_RETURN_IF_ERROR(OfferToPull(model.name, model.pull, console));
+  return downloads::ModelPaths{.model = model.name};
 }
 
 std::optional<std::string> CachedHubFile(const std::string& name) {

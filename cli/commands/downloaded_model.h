@@ -10,6 +10,7 @@
 #include "cli/terminal/console.h"
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
+#include "downloads/pull_plan.h"
 
 namespace rullama::cli {
 
@@ -17,6 +18,19 @@ namespace rullama::cli {
 // others are named. It is downloaded if it is not in the cache; if it is, nobody is asked. Does
 // nothing without -hf. Errors: usage.option (kUsage) if -m names a model too, pull.*, file.*.
 Status ApplyHubModel(const ConfigFlags& flags, LayeredConfig& config);
+
+// The model of a command that only reads its file.
+struct NamedModel {
+  std::string name;                // a file, or a name of a store or of the Hub
+  std::optional<std::string> hub;  // -hf
+  bool pull = false;               // download it without asking
+};
+// Adds `names` for the file or name, -hf and --pull.
+void AddNamedModel(CLI::App& app, const std::string& names, NamedModel& model);
+// The model that is named, as `run` finds it, and the towers of one of -hf: it is downloaded where
+// -hf or --pull say so, or the user does. Errors: usage.option (kUsage) for two models,
+// run.cancelled, pull.*, file.*.
+Result<downloads::ModelPaths> FindNamedModel(const NamedModel& model, Console& console);
 
 // The file of "hf.co/USER/REPO[:QUANT]" in the cache of the Hub; nothing for other texts, for names
 // that Ollama's store has, and if it is not there.

@@ -155,11 +155,15 @@ void AddModelFileOptions(CLI::App& app, ConfigFlags& flags, std::vector<std::str
                  ->allow_extra_args(false);
   }
   option->option_text("FILE|NAME")->group("Model");
-  app.add_option(
-         "--hf-repo", flags.hub,
-         "Also -hf. Instead of -m: a model of the Hugging Face Hub, downloaded if it is not here")
-      ->option_text("USER/REPO[:QUANT]")
-      ->group("Model");
+  AddHubOption(app, flags.hub)->group("Model");
+}
+
+CLI::Option* AddHubOption(CLI::App& app, std::optional<std::string>& hub) {
+  return app
+      .add_option("--hf-repo", hub,
+                  "Also -hf. Instead of -m: a model of the Hugging Face Hub, downloaded if it is "
+                  "not here")
+      ->option_text("USER/REPO[:QUANT]");
 }
 
 void AddAdapterOption(CLI::App& app, ConfigFlags& flags) {

@@ -47,6 +47,8 @@ struct ConfigFlags {
 // be repeated and adds to that list instead of setting model.path.
 void AddModelFileOptions(CLI::App& app, ConfigFlags& flags,
                          std::vector<std::string>* models = nullptr);
+// Adds -hf, instead of a file or name.
+CLI::Option* AddHubOption(CLI::App& app, std::optional<std::string>& hub);
 // Adds --lora.
 void AddAdapterOption(CLI::App& app, ConfigFlags& flags);
 // Adds --mmproj.

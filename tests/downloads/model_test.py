@@ -59,8 +59,10 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(self.hub.requests, [], "a model that is there needs no network")
         listed = json.loads(self.run_program("list", "--json").stdout)
         self.assertEqual((listed["name"], listed["type"]), (f"hf.co/{REPO}:Q4_K_M", "Q4_K_M"))
-        shown = self.run_program("show", listed["name"])
-        self.assertEqual(shown.returncode, 0, shown.stderr)
+        for words in ([listed["name"]], ["-hf", REPO], ["-m", f"https://huggingface.co/{REPO}"]):
+            shown = self.run_program("show", *words)
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+            self.assertIn("gemma4", shown.stdout)
         self.assertEqual(self.run_program("rm", listed["name"]).returncode, 0)
         self.assertEqual(self.run_program("list", "--json").stdout, "")
 
@@ -71,8 +73,32 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(self.hub.requests, [])
         self.check_answer("run", f"hf.co/{REPO}", "--pull")
 
+    def test_show_and_inspect_fetch(self):
+        refused = self.run_program("show", f"hf.co/{REPO}")
+        self.assertEqual(refused.returncode, 4)
+        self.assertIn(f"rullama pull hf.co/{REPO}", refused.stderr)
+        self.assertEqual(self.hub.requests, [])
+        shown = self.run_program("show", f"hf.co/{REPO}", "--pull")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertEqual(self.run_program("rm", "-hf", REPO).returncode, 0)
+        inspected = self.run_program("inspect", "-hf", f"https://hf.co/{REPO}:Q4_K_M", "--json")
+        self.assertEqual(inspected.returncode, 0, inspected.stderr)
+        facts = json.loads(inspected.stdout)
+        self.assertEqual((facts["runnable"]["yes"], Path(facts["path"]).name), (True, NAME))
+
+    def test_a_model_has_to_be_named(self):
+        for command in ("show", "inspect"):
+            nothing = self.run_program(command)
+            self.assertEqual(nothing.returncode, 2)
+            self.assertIn("[usage.model]", nothing.stderr)
+            absent = self.run_program(command, "-hf", "no/body")
+            self.assertIn("[pull.not_found]", absent.stderr)
+            wrong = self.run_program(command, "-hf", "no-slash")
+            self.assertEqual(wrong.returncode, 2)
+            self.assertIn("[pull.name]", wrong.stderr)
+
     def test_two_models_are_too_many(self):
-        for command in ("run", "serve"):
+        for command in ("run", "serve", "show", "inspect"):
             question = QUESTION if command == "run" else []
             both = self.run_program(command, "-m", MODEL, "-hf", REPO, *question)
             self.assertEqual(both.returncode, 2)
