@@ -73,12 +73,38 @@ Result<ObservedProducts> BuildGraph(const LoadedModel& model, GgufWeights& weigh
 Status AddActivations(const ObservedProducts& products, Session& session, int64_t rows,
                       ImportanceSums& sums) {
   std::vector<float> values;
+  std::vector<int32_t> experts;
   for (const ProductInput& input : products.inputs) {
-    values.resize(static_cast<size_t>(rows * input.columns));
+    const int64_t rows_of_x = input.x_of_expert ? rows * input.chosen : rows;
+    const auto columns = static_cast<size_t>(input.columns);
+    values.resize(static_cast<size_t>(rows_of_x) * columns);
     RL_RETURN_IF_ERROR(session.ReadOutput(input.x, std::as_writable_bytes(std::span(values))));
-    sums.Add(input.weight, values, static_cast<size_t>(input.columns));
+    if (input.experts.empty()) {
+      sums.Add(input.weight, values, columns);
+      continue;
+    }
+    experts.resize(static_cast<size_t>(rows * input.chosen));
+    RL_RETURN_IF_ERROR(
+        session.ReadOutput(input.experts, std::as_writable_bytes(std::span(experts))));
+    sums.Add(input.weight, values, columns, {experts, static_cast<size_t>(input.expert_count)});
   }
   return OkStatus();
+}
+
+// Says which experts the text never chose: their matrices have no measured columns.
+void WarnOfUnseenExperts(const ObservedProducts& products, const ImportanceSums& sums,
+                         Console& console) {
+  size_t unseen = 0, experts = 0;
+  for (const ProductInput& input : products.inputs) {
+    if (input.experts.empty()) continue;
+    unseen += sums.UnseenExperts(input.weight);
+    experts += static_cast<size_t>(input.expert_count);
+  }
+  if (unseen == 0) return;
+  console.Warn(
+      fmt::format("the text never reached {} of the {} matrices of experts, whose columns will all "
+                  "count the same; a longer text reaches more",
+                  unseen, experts));
 }
 
 Result<int> MeasureImportance(const ImatrixFlags& flags, Console& console) {
@@ -117,6 +143,7 @@ Result<int> MeasureImportance(const ImatrixFlags& flags, Console& console) {
     progress.Update(&chunk - chunks.data() + 1, std::ssize(chunks));
   }
   progress.Clear();
+  WarnOfUnseenExperts(products, sums, console);
   RL_RETURN_IF_ERROR(
       sums.Write(std::move(file), {.text = flags.text,
                                    .chunks = static_cast<uint32_t>(chunks.size()),

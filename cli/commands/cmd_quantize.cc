@@ -109,6 +109,12 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
                     "columns count the same",
                     report->without_importance));
   }
+  if (report->unseen_experts > 0) {
+    console.Warn(
+        fmt::format("the text of the importance matrix never reached {} matrices of experts; all "
+                    "their columns count the same",
+                    report->unseen_experts));
+  }
   return 0;
 }
 

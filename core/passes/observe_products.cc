@@ -27,6 +27,8 @@ std::vector<ValueId> MatricesOf(const Graph& graph, const Op& op) {
   std::vector<ValueId> ids;
   if (op.kind == OpKind::kMatMul && op.As<rl_matmul_attrs>().transpose_weight != 0) {
     ids = {op.inputs[operands::MatMul::weight]};
+  } else if (op.kind == OpKind::kGroupedMatMul && op.As<rl_grouped_matmul_attrs>().as_stored == 0) {
+    ids = {op.inputs[operands::GroupedMatMul::weight]};
   } else if (op.kind == OpKind::kGeGluLinear) {
     ids = {op.inputs[operands::GeGluLinear::gate_weight],
            op.inputs[operands::GeGluLinear::up_weight]};
@@ -35,28 +37,49 @@ std::vector<ValueId> MatricesOf(const Graph& graph, const Op& op) {
   return ids;
 }
 
+// Outputs, each once.
+class Outputs {
+ public:
+  explicit Outputs(Graph& graph) : graph_(graph) { graph_.outputs.clear(); }
+
+  const std::string& Add(ValueId id) {
+    const std::string& name = graph_.value(id).name;
+    if (names_.insert(name).second) graph_.outputs.push_back({name, id, RowDemand::kAll});
+    return name;
+  }
+
+ private:
+  Graph& graph_;
+  std::set<std::string> names_;
+};
+
+ProductInput InputOf(const Graph& graph, const Op& op, ValueId matrix, Outputs& outputs) {
+  const ValueId x = op.inputs[0];
+  ProductInput input{.weight = graph.value(matrix).source,
+                     .x = outputs.Add(x),
+                     .columns = graph.type(x).last().constant};
+  if (op.kind != OpKind::kGroupedMatMul) return input;
+  const ValueId experts = op.inputs[operands::GroupedMatMul::experts];
+  input.experts = outputs.Add(experts);
+  input.expert_count = graph.type(matrix).dim(0).constant;
+  input.chosen = graph.type(experts).last().constant;
+  input.x_of_expert = graph.type(x).rank == 3;
+  return input;
+}
+
 }  // namespace
 
 Result<ObservedProducts> ObserveProducts(const Graph& graph) {
   RL_ASSIGN_OR_RETURN(Graph products, DecomposeWhere(graph, [](const Graph& g, const Op& op) {
                         return op.kind != OpKind::kGeGluLinear && HasMatrix(g, op);
                       }));
-  products.outputs.clear();
   ObservedProducts observed;
-  std::set<std::string> weights, outputs;
+  std::set<std::string> weights;
+  Outputs outputs(products);
   for (const Op& op : products.ops) {
-    if (op.kind == OpKind::kGroupedMatMul) {
-      return MakeError(ErrorKind::kUsage, "observe.experts",
-                       "the model is a mixture of experts, expected one whose rows all meet the "
-                       "same matrices");
-    }
     for (const ValueId id : MatricesOf(products, op)) {
-      const Value& x = products.value(op.inputs[0]);
       if (!weights.insert(products.value(id).source).second) continue;
-      observed.inputs.push_back(
-          {.weight = products.value(id).source, .x = x.name, .columns = x.type.last().constant});
-      if (!outputs.insert(x.name).second) continue;
-      products.outputs.push_back({x.name, op.inputs[0], RowDemand::kAll});
+      observed.inputs.push_back(InputOf(products, op, id, outputs));
     }
   }
   observed.graph = Compact(products);

@@ -37,16 +37,46 @@ TEST(ObserveProducts, FindsTheActivationOfEachMatrix) {
   EXPECT_EQ(observed.graph.Find("token"), kNoValue) << "the sampler is not needed";
 }
 
-TEST(ObserveProducts, RefusesExperts) {
+TEST(ObserveProducts, FindsTheExpertsOfEachRow) {
   GraphBuilder b("experts");
-  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
-  const ValueId chosen = b.Input("chosen", {DType::kI32, {Dim::T(), 2}});
-  const ValueId weight = b.Constant("w", {DType::kF32, {3, 5, 4}});
-  b.Output("y", b.Add(ops::GroupedMatMul{.x = x, .weight = weight, .experts = chosen}, "y"),
+  const ValueId x = b.Add(
+      ops::Affine{.x = b.Input("hidden", {DType::kF32, {Dim::T(), 4}}), .scale = 2, .bias = 0},
+      "x");
+  const auto chosen =
+      b.Add(ops::TopK{.x = b.Input("scores", {DType::kF32, {Dim::T(), 3}}), .k = 2}, "chosen");
+  const ValueId gate_up = b.Constant("gate_up", {DType::kF32, {3, 10, 4}});
+  const ValueId down = b.Constant("down", {DType::kF32, {3, 4, 5}});
+  b.Output("y",
+           b.Add(ops::MoeFfn{.x = x,
+                             .weights = chosen.values,
+                             .experts = chosen.indices,
+                             .gate_weight = gate_up,
+                             .down_weight = down},
+                 "y"),
            RowDemand::kAll);
   Graph graph = Must(std::move(b).Finish());
   graph.max_t = 2;
-  EXPECT_EQ(ObserveProducts(graph).error().id, "observe.experts");
+  const ObservedProducts observed = Must(ObserveProducts(graph));
+  const Status verified = Verify(observed.graph);
+  EXPECT_TRUE(verified) << verified.error().ToString();
+  ASSERT_EQ(observed.inputs.size(), 2U);
+  const ProductInput& first = observed.inputs[0];
+  EXPECT_EQ(first, (ProductInput{.weight = "gate_up",
+                                 .x = "x",
+                                 .columns = 4,
+                                 .experts = first.experts,
+                                 .expert_count = 3,
+                                 .chosen = 2}));
+  const ProductInput& second = observed.inputs[1];
+  EXPECT_EQ(second, (ProductInput{.weight = "down",
+                                  .x = second.x,
+                                  .columns = 5,
+                                  .experts = first.experts,
+                                  .expert_count = 3,
+                                  .chosen = 2,
+                                  .x_of_expert = true}));
+  EXPECT_EQ(observed.graph.type(observed.graph.Find(first.experts)).dtype, DType::kI32);
+  EXPECT_EQ(observed.graph.outputs.size(), 3U);
 }
 
 }  // namespace

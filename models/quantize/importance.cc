@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +19,8 @@ namespace {
 
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
 constexpr size_t kMaxNameBytes = 256;
+// Of an expert that no token chose.
+constexpr float kUnseenColumn = 1;
 
 template <typename... Args>
 tl::unexpected<Error> Damaged(fmt::format_string<Args...> format, Args&&... args) {
@@ -86,7 +89,7 @@ Result<std::vector<float>> MeansOf(const GgufFile& file, const TensorInfo& sums,
   const size_t columns = means.size() / experts.size();
   for (size_t i = 0; i < means.size(); ++i) {
     const float count = experts[i / columns];
-    means[i] = count > 0 ? means[i] / count : 0;  // an expert that no token chose
+    means[i] = count > 0 ? means[i] / count : kUnseenColumn;
   }
   return means;
 }
@@ -145,6 +148,18 @@ Result<Importance> Importance::Read(const std::filesystem::path& path) {
 const std::vector<float>* Importance::Find(std::string_view tensor) const {
   const auto found = columns_.find(tensor);
   return found == columns_.end() ? nullptr : &found->second;
+}
+
+size_t Importance::UnseenExperts(std::span<const float> columns, size_t row) {
+  size_t unseen = 0;
+  for (size_t first = 0; first < columns.size(); first += row) {
+    const auto expert = columns.subspan(first, row);
+    const auto is = [&](float value) {
+      return std::ranges::all_of(expert, [=](float column) { return column == value; });
+    };
+    if (is(kUnseenColumn) || is(0)) ++unseen;
+  }
+  return unseen;
 }
 
 }  // namespace rullama

@@ -1,6 +1,7 @@
 // How much each column of a model's matrices matters: the mean square of the activations that it is
 // multiplied with, which llama.cpp's `llama-imatrix` measures over a text. Both forms of its files
-// are read: GGUF (tensors "NAME.in_sum2" and "NAME.counts") and the older one of its own.
+// are read: GGUF (tensors "NAME.in_sum2" and "NAME.counts") and the older one of its own. The
+// columns of an expert that no token chose count the same, 1 each, as llama.cpp has it.
 //
 // Thread safety: immutable. Errors: imatrix.file (kModelFile) for a file of another kind or a
 // damaged one; those of opening files (io.*, gguf.*).
@@ -29,6 +30,9 @@ class Importance {
   // Of each column of a matrix, one after another for each expert; null for a matrix that the text
   // did not reach.
   [[nodiscard]] const std::vector<float>* Find(std::string_view tensor) const;
+  // How many matrices with rows of `row` columns nothing was measured for: all their columns are 1,
+  // or 0, which older programs wrote.
+  [[nodiscard]] static size_t UnseenExperts(std::span<const float> columns, size_t row);
   [[nodiscard]] size_t size() const { return columns_.size(); }
 
  private:

@@ -73,6 +73,16 @@ TEST(Importance, RefusesWhatIsNoMeanOfSquares) {
   EXPECT_FALSE(Importance::ParseOld(OldForm({{"a", 1, {}}})));
 }
 
+// Of three experts, the second of which no token chose: llama-imatrix writes ones times the calls.
+TEST(Importance, OfExpertsInTheOlderForm) {
+  const Importance importance =
+      Must(Importance::ParseOld(OldForm({{"x.weight", 4, {8, 2, 4, 4, 0, 0}}})));
+  const std::vector<float>* const columns = importance.Find("x.weight");
+  EXPECT_THAT(columns, Pointee(ElementsAre(2, 0.5F, 1, 1, 0, 0)));
+  EXPECT_EQ(Importance::UnseenExperts(*columns, 2), 2U);
+  EXPECT_EQ(Importance::UnseenExperts(*columns, 6), 0U);
+}
+
 // Of a matrix with two experts, one of which no token chose.
 TEST(Importance, OfAGgufFile) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "importance.gguf";
@@ -88,7 +98,8 @@ TEST(Importance, OfAGgufFile) {
   EXPECT_TRUE(output.Finish());
   const Importance importance = Must(Importance::Read(path));
   EXPECT_EQ(importance.size(), 1U);
-  EXPECT_THAT(importance.Find("x.weight"), Pointee(ElementsAre(4, 2, 0, 0)));
+  EXPECT_THAT(importance.Find("x.weight"), Pointee(ElementsAre(4, 2, 1, 1)));
+  EXPECT_EQ(Importance::UnseenExperts(*importance.Find("x.weight"), 2), 1U);
   std::filesystem::remove(path);
 }
 
@@ -101,6 +112,30 @@ TEST(Importance, OfMeasuredSums) {
   const Importance importance = Must(Importance::Read(path));
   EXPECT_THAT(importance.Find("x.weight"),
               Pointee(ElementsAre(::testing::FloatEq(11.0F / 3), ::testing::FloatEq(20.0F / 3))));
+  std::filesystem::remove(path);
+}
+
+// Two rows choose two of four experts each; their input is the same for both, their inner
+// activations are not.
+TEST(Importance, OfMeasuredExperts) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "experts.gguf";
+  const std::vector<int32_t> experts = {0, 3, 3, 1};
+  ImportanceSums sums;
+  sums.Add("up", std::vector<float>{1, 2, 3, 4}, 2, {experts, 4});
+  sums.Add("down", std::vector<float>{1, 2, 3, 4}, 1, {experts, 4});
+  EXPECT_EQ(sums.UnseenExperts("up"), 1U);
+  EXPECT_TRUE(sums.Write(Must(AtomicFile::Create(path)), {.text = "t", .chunks = 1}));
+  const GgufFile file = Must(GgufFile::Open(path));
+  const TensorInfo* const squares = file.FindTensor("up.in_sum2");
+  const TensorInfo* const counts = file.FindTensor("up.counts");
+  ASSERT_TRUE(squares != nullptr && counts != nullptr);
+  EXPECT_EQ(std::vector(squares->dims.begin(), squares->dims.begin() + squares->rank),
+            (std::vector<uint64_t>{2, 4}));
+  EXPECT_EQ(std::vector(counts->dims.begin(), counts->dims.begin() + counts->rank),
+            (std::vector<uint64_t>{1, 4}));
+  const Importance importance = Must(Importance::Read(path));
+  EXPECT_THAT(importance.Find("up"), Pointee(ElementsAre(1, 4, 9, 16, 1, 1, 5, 10)));
+  EXPECT_THAT(importance.Find("down"), Pointee(ElementsAre(1, 16, 1, 6.5F)));
   std::filesystem::remove(path);
 }
 

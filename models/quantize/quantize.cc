@@ -102,6 +102,10 @@ Result<Plan> MakePlan(const GgufFile& input, const QuantizeOptions& options) {
     ++(type == tensor.dtype ? plan.report.copied : plan.report.converted[type]);
     const bool unknown = options.importance != nullptr && columns == nullptr && IsBlockType(type);
     if (unknown && type != tensor.dtype) ++plan.report.without_importance;
+    if (columns != nullptr && tensor.rank == 3) {
+      plan.report.unseen_experts +=
+          Importance::UnseenExperts(*columns, static_cast<size_t>(tensor.dims[0]));
+    }
   }
   return plan;
 }

@@ -50,6 +50,9 @@ struct QuantizeReport {
   uint64_t copied = 0;                  // tensors
   // Converted tensors that the importance says nothing about, where there is one.
   uint64_t without_importance = 0;
+  // Of the matrices of experts in the tensors that it does say something about, those that the
+  // measured text never reached.
+  uint64_t unseen_experts = 0;
 };
 
 // `input` is of a family that rullama knows (models/registry.h), or has its towers: the rules for

@@ -230,6 +230,41 @@ TEST(Quantize, AMeasuredImportanceMatrixIsTaken) {
   EXPECT_THAT(none.err, HasSubstr("[imatrix.text]"));
 }
 
+// The shapes of a tensor of a file, in numpy's order.
+std::vector<uint64_t> DimsOf(const nlohmann::json& file, const std::string& name) {
+  for (const nlohmann::json& tensor : file["tensors"]) {
+    if (tensor["name"] == name) return tensor["dims"].get<std::vector<uint64_t>>();
+  }
+  return {};
+}
+
+TEST(Quantize, AMeasuredImportanceMatrixHasColumnsForEachExpert) {
+  const std::string source = SyntheticModel(
+      "experts.gguf",
+      ChangedConfig("experts.yaml", {{"ffn: {owned: 512, shared: 1024}",
+                                      "ffn: 480\n  experts: {count: 8, used: 2, ffn: 160}\n  #"},
+                                     {"shared_kv_layers: 4", "shared_kv_layers: 0"},
+                                     {"ple_dim: 256", "ple_dim: 0"}}));
+  const std::string matrix = OutputPath("experts-imatrix.gguf");
+  const std::string file =
+      TemporaryFile("experts.txt", "The answer is 42, and so is the question. Who is the prince?");
+  const RunResult few =
+      RunRullama({"imatrix", "-m", source, "-f", file, "-o", matrix, "-c", "4", "--chunks", "1"});
+  ASSERT_EQ(few.exit_code, 0) << few.err;
+  EXPECT_THAT(few.err, HasSubstr("matrices of experts, whose columns will all count the same"));
+  const auto found = nlohmann::json::parse(RunRullama({"inspect", matrix, "--json"}).out);
+  const std::string down = "blk.0.ffn_down_exps.weight", up = "blk.0.ffn_gate_up_exps.weight";
+  EXPECT_EQ(DimsOf(found, down + ".in_sum2"), (std::vector<uint64_t>{8, 160}));
+  EXPECT_EQ(DimsOf(found, down + ".counts"), (std::vector<uint64_t>{8, 1}));
+  EXPECT_EQ(DimsOf(found, up + ".in_sum2"), (std::vector<uint64_t>{8, 256}));
+  EXPECT_EQ(DimsOf(found, "blk.0.attn_q.weight.counts"), (std::vector<uint64_t>{1, 1}));
+  const std::string path = OutputPath("experts-q4.gguf");
+  const RunResult taken = RunRullama({"quantize", source, path, "Q4_0", "--imatrix", matrix});
+  EXPECT_EQ(taken.exit_code, 0) << taken.err;
+  EXPECT_THAT(taken.err, HasSubstr("never reached"));
+  EXPECT_EQ(RunRullama({"-m", path, "--raw", "-p", "x", "-n", "2"}).exit_code, 0);
+}
+
 TEST(Quantize, QuantisedModelsAreRefused) {
   const std::string source = SyntheticModel("twice.gguf", TinyConfig());
   const std::string once = OutputPath("once.gguf");
