@@ -29,25 +29,35 @@ struct PictureFormat {
   FileSignature signature;
   PictureDecoder* decode = nullptr;
 };
-#if defined(RULLAMA_MEDIA_DECODERS)
+#if defined(RULLAMA_HEIF)
 constexpr std::string_view kExpectedPictures =
-    "expected JPEG, PNG, WebP, GIF or BMP; convert the picture";
-#define RL_DECODER(function) media_internal::function
+    "expected JPEG, PNG, WebP, GIF, BMP, HEIC or AVIF; convert the picture";
+#define RL_HEIF_DECODER media_internal::DecodeHeif
 #else
+#define RL_HEIF_DECODER nullptr
+#endif
+#if !defined(RULLAMA_MEDIA_DECODERS)
 constexpr std::string_view kExpectedPictures = "expected BMP, the one that this build reads";
 #define RL_DECODER(function) nullptr
+#else
+#define RL_DECODER(function) media_internal::function
+#if !defined(RULLAMA_HEIF)
+constexpr std::string_view kExpectedPictures =
+    "expected JPEG, PNG, WebP, GIF or BMP; convert the picture (HEIC and AVIF need a build with "
+    "libheif)";
+#endif
 #endif
 constexpr PictureFormat kPictureFormats[] = {
     {{"JPEG", 0, "\xFF\xD8\xFF"sv}, RL_DECODER(DecodeJpeg)},
     {{"PNG", 0, "\x89PNG\r\n\x1A\n"sv}, RL_DECODER(DecodePng)},
     {{"WebP", 8, "WEBP"sv}, RL_DECODER(DecodeWebp)},
     {{"GIF", 0, "GIF8"sv}, RL_DECODER(DecodeGif)},
-    {{"AVIF", 4, "ftypavif"sv}},
-    {{"AVIF", 4, "ftypavis"sv}},
-    {{"HEIC", 4, "ftyphei"sv}},
-    {{"HEIC", 4, "ftyphev"sv}},
-    {{"HEIF", 4, "ftypmif1"sv}},
-    {{"HEIF", 4, "ftypmsf1"sv}},
+    {{"AVIF", 4, "ftypavif"sv}, RL_HEIF_DECODER},
+    {{"AVIF", 4, "ftypavis"sv}, RL_HEIF_DECODER},
+    {{"HEIC", 4, "ftyphei"sv}, RL_HEIF_DECODER},
+    {{"HEIC", 4, "ftyphev"sv}, RL_HEIF_DECODER},
+    {{"HEIF", 4, "ftypmif1"sv}, RL_HEIF_DECODER},
+    {{"HEIF", 4, "ftypmsf1"sv}, RL_HEIF_DECODER},
     {{"MP4", 4, "ftyp"sv}},
     {{"TIFF", 0, "II*\0"sv}},
     {{"TIFF", 0, "MM\0*"sv}},
@@ -68,6 +78,7 @@ constexpr PictureFormat kPictureFormats[] = {
     {{"BMP", 0, "BM"sv}, media_internal::DecodeBmp},
 };
 #undef RL_DECODER
+#undef RL_HEIF_DECODER
 
 std::string_view Text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -1,4 +1,5 @@
-// Pictures: files of JPEG, PNG, WebP, GIF (the first frame) and BMP as 8-bit RGB, upright.
+// Pictures: files of JPEG, PNG, WebP, GIF (the first frame) and BMP as 8-bit RGB, upright; in
+// builds with libheif also HEIC and AVIF.
 //
 // The EXIF orientation is applied, transparent pixels are blended with white, and of channels of 16
 // bits the high byte is kept. No profile or gamma is applied; the inks of a CMYK JPEG are those of
@@ -7,7 +8,7 @@
 // Thread safety: pure functions.
 // Memory: PictureHeader::decoding_bytes, which are known and checked before any pixel is decoded.
 // Errors, all of kind kUsage except the last two:
-//   media.format     another format, or a kind of BMP that is not decoded (run lengths)
+//   media.format     another format, or a kind of BMP (run lengths) or HEIF that is not decoded
 //   media.damaged    a file that ends early or holds what its format forbids
 //   media.too_large  more pixels than the limit, or a longer side
 //   media.memory     (kOutOfMemory) the pixels do not fit into memory
@@ -35,7 +36,7 @@ struct Picture {
 struct PictureLimits {
   uint64_t max_pixels = 64'000'000;
   uint32_t max_side = 65'535;  // as in JPEG and GIF; decoders and resampling keep whole rows
-  // Looked at between rows; a WebP file is decoded without a look.
+  // Looked at between rows; files of WebP, HEIC and AVIF are decoded without a look.
   std::stop_token stop = {};
 };
 

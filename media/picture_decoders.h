@@ -33,6 +33,7 @@ using PictureDecoder = Result<StoredPicture>(Bytes file, const PictureLimits& li
 [[nodiscard]] PictureDecoder DecodeWebp;
 [[nodiscard]] PictureDecoder DecodeGif;
 [[nodiscard]] PictureDecoder DecodeBmp;
+[[nodiscard]] PictureDecoder DecodeHeif;
 
 // Errors: media.damaged for a side of 0, media.too_large.
 [[nodiscard]] Status CheckPixels(uint64_t width, uint64_t height, const PictureLimits& limits);

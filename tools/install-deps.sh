@@ -17,8 +17,8 @@ minimal=(g++ binutils cmake make ninja-build python3)
 libraries=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
            libcli11-dev libedit-dev libgraphviz-dev libgtest-dev libgmock-dev libxxhash-dev)
 # Pictures and sound; pkg-config finds some of these libraries.
-libraries+=(libjpeg-dev libpng-dev libwebp-dev libgif-dev libmpg123-dev libogg-dev libsndfile1-dev
-            libsoxr-dev libvorbis-dev)
+libraries+=(libheif-dev libjpeg-dev libpng-dev libwebp-dev libgif-dev libmpg123-dev libogg-dev
+            libsndfile1-dev libsoxr-dev libvorbis-dev)
 # Downloads.
 libraries+=(libcurl4-openssl-dev libssl-dev)
 minimal+=(pkg-config)

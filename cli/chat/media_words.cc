@@ -16,6 +16,7 @@ struct Ending {
 constexpr Ending kEndings[] = {
     {".jpg", FileKind::kPicture},  {".jpeg", FileKind::kPicture}, {".png", FileKind::kPicture},
     {".webp", FileKind::kPicture}, {".gif", FileKind::kPicture},  {".bmp", FileKind::kPicture},
+    {".heic", FileKind::kPicture}, {".heif", FileKind::kPicture}, {".avif", FileKind::kPicture},
     {".wav", FileKind::kSound},    {".flac", FileKind::kSound},   {".ogg", FileKind::kSound},
     {".mp3", FileKind::kSound},    {".mp4", FileKind::kVideo},    {".mkv", FileKind::kVideo},
     {".webm", FileKind::kVideo},   {".mov", FileKind::kVideo},    {".avi", FileKind::kVideo},

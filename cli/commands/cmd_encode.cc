@@ -70,7 +70,7 @@ void AddEncodeCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command =
       app.add_subcommand("encode", "Write what a model sees of a picture or hears of a sound");
   CLI::Option* image =
-      command->add_option("--image", flags->image, "JPEG, PNG, WebP, GIF or BMP file")
+      command->add_option("--image", flags->image, "JPEG, PNG, WebP, GIF, BMP, HEIC or AVIF file")
           ->option_text("FILE");
   command->add_option("--audio", flags->audio, "WAV, FLAC, Ogg or MP3 file")
       ->excludes(image)

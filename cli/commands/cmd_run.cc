@@ -301,7 +301,8 @@ void AddMediaOptions(CLI::App& command, RunFlags& flags) {
         ->option_text("FILE")
         ->group("Prompt");
   };
-  add("--image", FileKind::kPicture, "Picture (JPEG, PNG, WebP, GIF, BMP); may be repeated");
+  add("--image", FileKind::kPicture,
+      "Picture (JPEG, PNG, WebP, GIF, BMP, HEIC, AVIF); may be repeated");
   add("--audio", FileKind::kSound, "Sound (WAV, FLAC, Ogg, MP3); may be repeated");
   add("--video", FileKind::kVideo, "Video, whose frames ffmpeg makes; may be repeated");
   AddImageTokensOption(command, flags.config);
