@@ -6,6 +6,7 @@
 #include <rullama/sdk/dequantize.h>
 #include <rullama/sdk/dtype.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -17,6 +18,8 @@
 
 namespace rullama {
 namespace {
+
+constexpr std::array kBackends = {"cpu", "vulkan", "opencl", "cuda"};
 
 std::filesystem::path Page() { return SourceDirectory() / "docs" / "types.md"; }
 
@@ -50,14 +53,15 @@ bool IsOfWeights(DType dtype) {
 
 std::string Table() {
   const std::string ops = ReadText(SourceDirectory() / "docs" / "ops.md");
-  std::string table =
-      "| type | bits a weight | reference | cpu | vulkan | opencl |\n|---|---|---|---|---|---|\n";
+  std::string table = "| type | bits a weight | reference |";
+  for (const char* backend : kBackends) table += fmt::format(" {} |", backend);
+  table += "\n|---|---|---|---|---|---|---|\n";
   for (const DTypeInfo& info : kDTypes) {
     if (!IsOfWeights(info.dtype)) continue;
     const double bits = 8.0 * info.block_bytes / info.block_elements;
     table += fmt::format("| `{}` | {:.4g} | {} |", info.name, bits,
                          sdk::FindDequantizer(info.dtype) != nullptr ? "runs" : "refused");
-    for (const char* backend : {"cpu", "vulkan", "opencl"}) {
+    for (const char* backend : kBackends) {
       bool runs = true;
       for (const char* op : {"matmul", "gather_rows"}) {
         runs = runs && TypesOf(ops, backend, op).contains(std::string(info.name));
