@@ -41,8 +41,6 @@ gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
                 .has_kernels_for = HasFormsFor};
   target.prefers.wide = kWideThreads;
   target.prefers.row_kernels = options.integer_dot;
-  // matvec_dot reads the experts of rows that a step does not have.
-  target.prefers.row_experts = false;
   target.prefers.few_groups = kGroupsOfMultiprocessor * facts.multiprocessors;
   target.prefers.row_threads = kRowThreads;
   target.prefers.row_groups = kRowGroupsOfMultiprocessor * facts.multiprocessors;

@@ -8,23 +8,11 @@
 namespace rullama::gpu {
 namespace {
 
-// Whether the kernels of one row compute several rows side by side for all ops of the graph.
-bool HasRowKernels(const sdk::GraphView& graph, const Target& target) {
-  if (!target.prefers.row_kernels) return false;
-  if (target.prefers.row_experts) return true;
-  for (uint32_t i = 0; i < graph.op_count(); ++i) {
-    const uint32_t kind = graph.op(i).kind;
-    if (kind == RL_OP_moe_ffn || kind == RL_OP_grouped_matmul) return false;
-  }
-  return true;
-}
-
 bool RunsRowByRow(const sdk::GraphView& graph, const Target& target) {
   // With more slots, products that read the weights once for all rows take less. Steps of 12 rows
   // and more would too, but one row alone takes four times as long by them.
   constexpr int64_t kMaxSlots = 16;
-  return sdk::DecodesBatch(graph) && sdk::SlotsOf(graph) <= kMaxSlots &&
-         HasRowKernels(graph, target);
+  return sdk::DecodesBatch(graph) && sdk::SlotsOf(graph) <= kMaxSlots && target.prefers.row_kernels;
 }
 
 StepSize DecisiveStep(const sdk::GraphView& graph, bool row_by_row) {

@@ -76,7 +76,7 @@ TEST(StepsOf, FollowBoundsAndSlotsAndTheKernelsOfTheDevice) {
 }
 
 // Attention over caches of 4 slots, and experts.
-TEST(StepsOf, GoRowByRowWithExpertsOnlyIfTheirKernelsDo) {
+TEST(StepsOf, GoRowByRowWithExperts) {
   const auto graph = ParseText(R"(graph "experts" T<=1 R<=1
 %0 = input "x" : f32[T,4,64]
 %1 = input "pos" : i32[T]
@@ -100,8 +100,6 @@ output "z" = %13 all
   Target target;
   target.prefers.row_kernels = true;
   EXPECT_EQ(StepsOf(sdk::GraphView(*flat.view()), target).kind, StepKind::kRowByRow);
-  target.prefers.row_experts = false;
-  EXPECT_EQ(StepsOf(sdk::GraphView(*flat.view()), target).kind, StepKind::kFewRows);
 }
 
 }  // namespace

@@ -79,7 +79,6 @@ struct Preferences {
   int64_t max_prologue = 0;  // longest row, in elements, that a GEMV may normalise itself
   // The kernels of one row compute several rows side by side (StepKind::kRowByRow).
   bool row_kernels = false;
-  bool row_experts = true;        // those of experts do so too
   bool precise_products = false;  // activations on matrix units are sums of two f16 numbers
   // Of products on matrix units: the tiles to choose from, and what it costs to add the sums of
   // parts: nanoseconds, and the bytes that are read or written in one.

@@ -525,14 +525,18 @@ EARLY_KERNEL(matvec_dot) {
   NEW_OWN;
   MINE(rows) = 1;
   MINE(expert) = 0;
-  if (kExperts != kNoExperts) WAIT_FOR_INPUTS();
+  if (kExperts != kNoExperts) {
+    WAIT_FOR_INPUTS();
+    // Rows that a step does not have choose no experts.
+    if (kOneRow == 0 && FirstOwnRow() >= ROWS_OF(rows)) return;
+    LoadExperts(OWNED ARGS SUBGROUP_LANE);
+  }
   const uint lane = ME & (push.lanes - 1), group = ME / push.lanes;
   const uint groups = THREADS / push.lanes;  // that have a row of weights each
   // Rows of weights in equal shares, whatever their number.
   const uint sharer = WORKGROUP - (kAdapted != 0 ? push.used : 0);
   const uint begin = sharer * push.share + min(sharer, push.remainder);
   const uint end = begin + push.share + (sharer < push.remainder ? 1 : 0);
-  if (kExperts != kNoExperts) LoadExperts(OWNED ARGS SUBGROUP_LANE);
   if (IsOfA(ARGS WORKGROUP)) return RunOfA(ARGS overlap);
   Adapter adapter;
   if (kAdapted != 0) adapter = AdapterOf(push);
