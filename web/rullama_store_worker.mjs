@@ -8,6 +8,7 @@ import { DESCRIPTION, FAILED, folderOfModels, keyOf } from "./store_folder.mjs";
 const PART = 64 * 2 ** 20;   // bytes of one request
 const CHECKED = 4 * 2 ** 20; // bytes that are read at once for the sum
 const TRIES = 6;             // of a request that fails, with pauses of 0.25, 0.5, 1, ... seconds
+const OTHER_FILES = 3;       // that a server may have in the course of a download, until it ends
 const LOCK_TRIES = 20;       // to write a file that another page writes
 const LOCK_PAUSE = 250;      // milliseconds between them
 const PROGRESS_PAUSE = 100;  // milliseconds
@@ -122,6 +123,7 @@ class Download {
   #url;
   #file;
   #description;
+  #others = 0;  // files that the server has had in the meantime
 
   constructor(url, file, description) {
     this.#url = url;
@@ -180,6 +182,10 @@ class Download {
     if (changed || (partial ? range.first !== null && range.first !== first : first > 0)) {
       // Another file is there now, or the server begins at the beginning.
       this.#restart(found);
+      if (++this.#others === OTHER_FILES) {
+        throw new DownloadError("pull.protocol", `the server had another file, or sent one from its beginning, ${
+          OTHER_FILES} times while it was downloaded (by its size and its ETag or Last-Modified); see what it serves`);
+      }
       if (partial) {
         await response.body.cancel();
         return false;

@@ -19,6 +19,9 @@ class Files(Models):
 
     def do_GET(self):
         status = self.STATUS.get(self.path)
+        if self.path == "/changing.gguf":
+            self.send_half()
+            return
         if status is None:
             super().do_GET()
             return
@@ -27,6 +30,21 @@ class Files(Models):
         self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+    def send_half(self):
+        """Up to the middle of a file that is another one each time; then the connection ends."""
+        first = int(self.headers["Range"].removeprefix("bytes=").split("-")[0])
+        type(self).ranges.append(first)
+        half, size = len(self.data) // 2, len(self.data)
+        self.send_response(206)
+        for name, value in {"Access-Control-Allow-Origin": "*", "ETag": f'"{len(self.ranges)}"',
+                            "Access-Control-Expose-Headers": "Content-Range, ETag",
+                            "Content-Range": f"bytes {first}-{size - 1}/{size}",
+                            "Content-Length": str(size - first)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(self.data[first:half])
+        self.close_connection = True
 
 
 def reset(version, limit=None):
@@ -93,6 +111,16 @@ def takes_odd_files(browser, url):
     assert browser.call("download", f"{url}/blobs/sha256:{WRONG}", None) == "pull.digest"
 
 
+def gives_up_a_file_that_changes_at_each_request(browser, url):
+    reset('"one"')
+    assert browser.call("download", f"{url}/changing.gguf", None) == "pull.protocol"
+    assert [path for path in Files.ranges if path > 0] == [len(Files.data) // 2] * 3, Files.ranges
+    # What is left of it is no hindrance.
+    digest = reset('"two"')
+    assert browser.call("remove", f"{url}/changing.gguf") == "removed"
+    assert browser.call("download", f"{url}/whole.gguf", None) == digest
+
+
 def main():
     module = pathlib.Path(sys.argv[1]).resolve()
     server = serve(module, extra={"/store.html": pathlib.Path(__file__).with_name("store_page.html")})
@@ -102,7 +130,7 @@ def main():
         browser.open(f"{server.url}/store.html")
         browser.wait("return window.ready === true")
         for check in (lists_in_spite_of_failures, remembers_the_expected_sum, begins_again_without_a_version,
-                      stops_at_once, takes_odd_files):
+                      stops_at_once, takes_odd_files, gives_up_a_file_that_changes_at_each_request):
             check(browser, models.url)
     finally:
         browser.close()
