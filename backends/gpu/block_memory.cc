@@ -30,7 +30,7 @@ Allocation BlockMemory::Allocate(uint64_t bytes, Residence residence) {
   const auto fail = [&](const std::string& why) {
     return NoRoom(bytes, memory.total, memory.free, why);
   };
-  if (bytes > memory.total) throw fail("");
+  if (memory.total > 0 && bytes > memory.total) throw fail("");
   // Kernels read whole vectors at the end of a row.
   const uint64_t size = RoundUp(bytes, kGranularity) + kGranularity;
   auto& blocks = blocks_[memory.has_shared ? residence : Residence::kDevice];

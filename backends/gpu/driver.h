@@ -27,7 +27,7 @@ namespace rullama::gpu {
 
 // The memory of a device, in bytes.
 struct MemoryFacts {
-  uint64_t total = 0;
+  uint64_t total = 0;           // 0: the device does not say
   uint64_t free = 0;            // now; 0: the device does not say
   uint64_t max_allocation = 0;  // that the driver makes
   // Whether Residence::kShared is another kind of memory than kDevice.

@@ -16,10 +16,10 @@ inline std::string SizeText(uint64_t bytes) {
          (small ? " MiB" : " GiB");
 }
 
-// `free`: 0 if the device does not report it. `why`: the driver's message, or empty.
+// `total`, `free`: 0 if the device does not report it. `why`: the driver's message, or empty.
 inline sdk::Error NoRoom(uint64_t bytes, uint64_t total, uint64_t free, const std::string& why) {
-  std::string text =
-      "no room for " + SizeText(bytes) + " more on the device, which has " + SizeText(total);
+  std::string text = "no room for " + SizeText(bytes) + " more on the device";
+  if (total > 0) text += ", which has " + SizeText(total);
   if (free > 0) text += ", " + SizeText(free) + " of it free";
   return sdk::Error(RL_OUT_OF_MEMORY, text + (why.empty() ? "" : " (" + why + ")") +
                                           "; a smaller quantisation or context needs less");
