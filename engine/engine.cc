@@ -320,6 +320,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                        .capacity = info.capacity,
                        .vocabulary = info.vocabulary,
                        .chunk = info.chunk,
+                       .max_gap = std::chrono::milliseconds(session->config().server.max_gap),
                        .prefix_bytes = prefix_bytes,
                        .media_bytes = media_bytes,
                        .drafts = DraftsOf(session->config().drafts, setup.draft_acceptance),

@@ -402,6 +402,9 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   AddSetting(*command, flags->config, "--slots,--parallel", "context.slots",
              "Requests that run at the same time [default auto: at least 4, by the device]");
   AddWarmUpOption(*command, flags->config, "dispatch");
+  AddSetting(*command, flags->config, "--max-gap-ms", "server.max_gap_ms",
+             "Milliseconds between two tokens of an answer while other prompts are read")
+      ->option_text("N");
   AddSetting(*command, flags->config, "--max-loaded-models", "server.max_loaded_models",
              "Models that are loaded at the same time")
       ->option_text("N");

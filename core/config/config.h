@@ -259,6 +259,7 @@ struct ServerConfig {
   std::vector<std::string> allowed_origins;
   int64_t max_queue = 1024;
   std::optional<int64_t> max_queue_per_key;  // half of max_queue, rounded up; without keys all
+  int64_t max_gap = 250;                     // milliseconds
   int64_t queue_timeout = 300;
   int64_t request_timeout = 600;
   int64_t header_timeout = 10;

@@ -8,6 +8,7 @@ constexpr int64_t kMaxPort = 65535;
 constexpr int64_t kMaxModels = 64;
 constexpr int64_t kMaxRequests = 100'000;
 constexpr int64_t kMaxSeconds = 86'400;
+constexpr int64_t kMaxGapMilliseconds = 60'000;
 constexpr int64_t kMaxHeaderBytes = int64_t{1} << 20;
 constexpr int64_t kMaxBodyBytes = int64_t{1} << 30;
 constexpr int64_t kMaxCacheMib = int64_t{1} << 24;
@@ -49,6 +50,10 @@ BlockSpec ServerSchema() {
       .Field("max_queue_per_key", &ServerConfig::max_queue_per_key, IntegerCodec{0, kMaxRequests},
              "The same, of one key.",
              "half of `max_queue`, rounded up; all of it where no key is asked for")
+      .Field("max_gap_ms", &ServerConfig::max_gap, IntegerCodec{1, kMaxGapMilliseconds},
+             "Milliseconds between two tokens of an answer while prompts of other requests are "
+             "read: the more, the sooner many requests that come together get their first tokens. "
+             "A step of a prompt (`context.prefill_chunk`) may take longer.")
       .Field("queue_timeout_s", &ServerConfig::queue_timeout, IntegerCodec{kSeconds},
              "Seconds that a request may wait for a slot.")
       .Field("request_timeout_s", &ServerConfig::request_timeout, IntegerCodec{kSeconds},

@@ -133,6 +133,7 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_THAT(config->server.aliases, ElementsAre(ModelAlias{.name = "small-*", .model = "some"}));
   EXPECT_EQ(config->server.keep_alive, std::chrono::seconds(90));
   EXPECT_EQ(config->server.port, 8080);
+  EXPECT_EQ(config->server.max_gap, 40);
   EXPECT_EQ(config->server.queue_timeout, 3);
   EXPECT_THAT(config->server.api_keys, ElementsAre(folder + "keys"));
   EXPECT_EQ(config->server.slot_save_path, folder + "slots");

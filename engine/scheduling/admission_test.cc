@@ -52,7 +52,12 @@ class AdmissionTest : public ::testing::Test {
   // Lets jobs begin, and reads the prompts of all that did; those that want no tokens end then.
   void AdmitAndRead() {
     admission_->Admit();
-    while (const auto slot = reader_->Next()) reader_->Read(*slot);
+    ReadingPace pace(std::chrono::milliseconds(250));
+    while (reader_->HasWork()) {
+      reader_->BeginRound();
+      pace.WritesNothing();
+      EXPECT_TRUE(reader_->ReadNext(pace));
+    }
   }
   // Leaves a prompt of ten tokens, of which two chunks may be reused, in a slot that is free.
   void LeavePrompt(uint64_t client) {

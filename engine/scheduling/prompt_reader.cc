@@ -14,6 +14,11 @@ namespace {
 // Where it only matters that there is a mask.
 constexpr std::array kSomeMask = {~uint32_t{0}};
 
+// Whether a job has a prompt to read.
+bool Waits(const RunningJob& running) {
+  return !running.writes() && !running.reader && !running.job->channel->full();
+}
+
 // Notes that the first token of a writer is there; false if it still reads the prompt itself.
 bool BeginWriting(RunningJob& writer, const SessionStats& stats) {
   if (!writer.has_read()) return false;
@@ -36,17 +41,26 @@ PromptReader::PromptReader(Session& session, const SchedulerOptions& options,
       batch_(session, options.graphs, options.vocabulary),
       media_cache_(options.media_bytes) {}
 
-std::optional<int32_t> PromptReader::Next() const {
-  return jobs_.FirstFrom(turn_, [](const RunningJob& running) {
-    return !running.writes() && !running.reader && !running.job->channel->full();
+bool PromptReader::HasWork() const { return jobs_.FirstFrom(turn_, Waits).has_value(); }
+
+bool PromptReader::ReadNext(ReadingPace& pace) {
+  const auto slot = jobs_.FirstFrom(turn_, [this](const RunningJob& running) {
+    return Waits(running) && running.read_round != round_;
   });
+  if (!slot) return false;
+  RunningJob& running = jobs_.At(*slot);
+  const int64_t end = EndOfChunk(running), rows = end - running.read;
+  if (!pace.MayRead(rows, EngineClock::now())) return false;
+  running.read_round = round_;
+  turn_ = *slot + 1;
+  Read(*slot, end);
+  pace.TakeChunk(rows);
+  return true;
 }
 
-void PromptReader::Read(int32_t slot) {
-  turn_ = slot + 1;
+void PromptReader::Read(int32_t slot, int64_t end) {
   RunningJob& running = jobs_.At(slot);
   const std::span<const int32_t> prompt = running.job->prompt;
-  const int64_t end = EndOfChunk(running);
   const auto chunk =
       prompt.subspan(static_cast<size_t>(running.read), static_cast<size_t>(end - running.read));
   const auto encoded = EncodeNext(running, end);

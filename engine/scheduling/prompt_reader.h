@@ -1,5 +1,6 @@
-// Reads the prompts of jobs, one chunk at a time and slot after slot, with the pictures and sounds
-// in them, and draws the first token of their answers.
+// Reads the prompts of jobs, a chunk of each in turn, with the pictures and sounds in them, and
+// draws the first token of their answers. A chunk is a step of its own: what its rows give may
+// depend on the rows that a step has (adr/0045).
 //
 // Ownership: borrows all but its buffers. Thread safety: one thread.
 #pragma once
@@ -16,6 +17,7 @@
 #include "engine/scheduling/batch_session.h"
 #include "engine/scheduling/canvas_loop.h"
 #include "engine/scheduling/engine_counters.h"
+#include "engine/scheduling/reading_pace.h"
 #include "engine/scheduling/scheduler_options.h"
 #include "engine/scheduling/slot_contents.h"
 #include "engine/scheduling/slot_jobs.h"
@@ -28,15 +30,20 @@ class PromptReader {
   PromptReader(Session& session, const SchedulerOptions& options, SlotContents& contents,
                SlotJobs& jobs, CanvasLoop* canvases, EngineCounters& counters);
 
-  // The slot whose turn it is to read a chunk of its prompt.
-  [[nodiscard]] std::optional<int32_t> Next() const;
-  // Reads a chunk, or encodes a medium that it needs.
-  void Read(int32_t slot);
+  // Whether a prompt waits for being read.
+  [[nodiscard]] bool HasWork() const;
+  // Begins a round, in which a chunk of each prompt may be read.
+  void BeginRound() { ++round_; }
+  // Reads a chunk of the next prompt of the round, or encodes a medium that it needs. Returns false
+  // if all were read, or the pace does not allow it.
+  bool ReadNext(ReadingPace& pace);
 
   // Adds what the media cache holds and has done.
   void AddTo(EngineStats& stats) const { media_cache_.AddTo(stats); }
 
  private:
+  // Reads the next chunk of the slot, up to position `end`, or encodes a medium that it needs.
+  void Read(int32_t slot, int64_t end);
   // The position after the next chunk of a job's prompt.
   [[nodiscard]] int64_t EndOfChunk(const RunningJob& running) const;
   // Gets the soft tokens of media with rows before `end` that the job is going to read: those in
@@ -86,7 +93,8 @@ class PromptReader {
   EngineCounters& counters_;
   BatchSession batch_;
   MediaCache media_cache_;
-  int32_t turn_ = 0;              // the slot whose turn it is
+  int32_t turn_ = 0;  // the slot whose turn it is
+  uint64_t round_ = 1;
   std::vector<float> evaluated_;  // rows of ReadForRows; kept for its memory
 };
 

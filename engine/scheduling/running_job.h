@@ -24,8 +24,9 @@ struct RunningJob {
   EngineClock::time_point started;
 
   // Reading the prompt.
-  int64_t read = 0;    // rows of the prompt in the slot
-  int64_t reused = 0;  // of these, found there or in the prefix cache
+  int64_t read = 0;         // rows of the prompt in the slot
+  int64_t reused = 0;       // of these, found there or in the prefix cache
+  uint64_t read_round = 0;  // the last round of PromptReader with a chunk of it
   // The slot whose prompt this job shares, until that slot has read it.
   std::optional<int32_t> reader;
   bool after_answer = false;  // SlotTable::Choice::goes_on: the prefix cache does not keep it

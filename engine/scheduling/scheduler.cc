@@ -1,5 +1,9 @@
 #include "engine/scheduling/scheduler.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "core/base/alternate_stack.h"
@@ -25,7 +29,8 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
                     ? std::make_optional<CanvasLoop>(session, CanvasWritersOf(session, options_),
                                                      options_, contents_, jobs_, counters_)
                     : std::nullopt),
-      reader_(session, options_, contents_, jobs_, canvases_ ? &*canvases_ : nullptr, counters_) {
+      reader_(session, options_, contents_, jobs_, canvases_ ? &*canvases_ : nullptr, counters_),
+      pace_(options_.max_gap) {
   if (!canvases_) decoder_.emplace(session, options_, contents_, jobs_, counters_);
   counters_.SetSlots(options_.slots);
   thread_ = std::thread([this] {
@@ -61,16 +66,37 @@ void Scheduler::Loop() {
     EndCancelled();
     admission_.Admit();
     CountSlots();
-    const std::optional<int32_t> reader = reader_.Next();
-    const bool wrote = canvases_ ? canvases_->Step() : decoder_->Step(/*all=*/reader.has_value());
-    if (reader) reader_.Read(*reader);
-    if (!wrote && !reader) WaitForWork();
+    if (reads_ && reader_.ReadNext(pace_)) continue;
+    reader_.BeginRound();
+    reads_ = reader_.HasWork();
+    const bool wrote = canvases_ ? canvases_->Step() : decoder_->Step(/*all=*/reads_);
+    TakeTime(wrote);
+    if (!wrote && !reads_) WaitForWork();
   }
   if (decoder_) decoder_->Finish();
   TakeNewJobs();
   jobs_.EndAll();
   waiting_.EndAll();
   StoreAll();
+}
+
+void Scheduler::TakeTime(bool wrote) {
+  if (!wrote) return pace_.WritesNothing();
+  const auto gap = pace_.TakeTokens(EngineClock::now());
+  if (gap && pace_.IsChunkTooLong(*gap)) WarnOfChunk(*gap);
+}
+
+void Scheduler::WarnOfChunk(const ReadingPace::Gap& gap) {
+  constexpr int64_t kWarnAt = 2;  // the first one may have waited for a compiler
+  constexpr int64_t kFewestRows = 32;
+  if (gap.rows <= kFewestRows || ++chunks_too_long_ != kWarnAt || !options_.warn) return;
+  const double most = std::chrono::duration<double>(options_.max_gap).count();
+  const auto rows = static_cast<int64_t>(static_cast<double>(gap.rows) * most / gap.reading);
+  options_.warn(
+      fmt::format("answers waited {:.0f} ms for a step of {} tokens of a prompt, longer than "
+                  "server.max_gap_ms ({}): set context.prefill_chunk to {} or less",
+                  gap.reading * 1e3, gap.rows, options_.max_gap.count(),
+                  std::bit_floor(static_cast<uint64_t>(std::max(rows, kFewestRows)))));
 }
 
 void Scheduler::WaitForWork() {

@@ -1,10 +1,11 @@
 // Runs the jobs of many requests on the slots of one session, on a thread of its own.
 //
-// Each round takes new jobs, gives free slots to the first of them (Admission), runs one decode
-// step over all slots that write (TokenDecoder) or one step of a canvas (CanvasLoop), and reads one
-// chunk of one prompt or encodes one picture or sound of it (PromptReader). So a long prompt costs
-// the others one of these per token at most. The two are separate steps, because the bytes of a row
-// may depend on the kernels that a step of this size takes.
+// Each round runs one decode step over all slots that write (TokenDecoder) or one step of a canvas
+// (CanvasLoop), and reads a chunk of each prompt that waits, or encodes a picture or sound of it
+// (PromptReader), as far as the time between two tokens allows (ReadingPace). So a long prompt
+// costs the others one chunk per token. Before each chunk it takes new jobs and gives free slots to
+// the first of them (Admission). Chunks and decode steps are separate steps, because the bytes of a
+// row may depend on the kernels that a step of this size takes.
 //
 // Ownership: borrows the session, which only this object uses until it is destroyed. Thread safety:
 // as JobRunner. Errors reach the channel of the job that they concern.
@@ -23,6 +24,7 @@
 #include "engine/scheduling/canvas_loop.h"
 #include "engine/scheduling/engine_counters.h"
 #include "engine/scheduling/prompt_reader.h"
+#include "engine/scheduling/reading_pace.h"
 #include "engine/scheduling/scheduler_options.h"
 #include "engine/scheduling/slot_contents.h"
 #include "engine/scheduling/slot_jobs.h"
@@ -50,6 +52,10 @@ class Scheduler final : public JobRunner {
   void StoreAll();
   void TakeNewJobs();
   void EndCancelled();
+  // Notes whether answers got tokens in this round.
+  void TakeTime(bool wrote);
+  // Says which chunk would keep the limit, once.
+  void WarnOfChunk(const ReadingPace::Gap& gap);
   // Publishes what stats() tells of this round.
   void CountSlots();
 
@@ -64,6 +70,9 @@ class Scheduler final : public JobRunner {
   std::optional<CanvasLoop> canvases_;   // of a model that denoises
   std::optional<TokenDecoder> decoder_;  // of any other
   PromptReader reader_;
+  ReadingPace pace_;
+  bool reads_ = false;  // the round may read chunks: no decode step is in flight
+  int64_t chunks_too_long_ = 0;
   mutable std::mutex mutex_;  // guards submitted_
   std::vector<std::unique_ptr<Job>> submitted_;
   std::atomic<bool> stopping_ = false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,9 +48,10 @@ struct SchedulerOptions {
   int64_t slots = 1;
   int64_t capacity = 0;  // tokens per slot
   int64_t vocabulary = 0;
-  int64_t chunk = 0;          // most rows between two cut points of a prompt
-  uint64_t prefix_bytes = 0;  // of host memory for snapshots of prompts
-  uint64_t media_bytes = 0;   // of host memory for soft tokens of recent media
+  int64_t chunk = 0;                       // most rows between two cut points of a prompt
+  std::chrono::milliseconds max_gap{250};  // between two tokens, for reading several prompts
+  uint64_t prefix_bytes = 0;               // of host memory for snapshots of prompts
+  uint64_t media_bytes = 0;                // of host memory for soft tokens of recent media
   DraftOptions drafts = {};
   std::optional<CanvasOptions> canvas = {};
   std::vector<int32_t> end_tokens = {};

@@ -1,0 +1,57 @@
+#include "engine/scheduling/reading_pace.h"
+
+#include <algorithm>
+
+namespace rullama {
+namespace {
+
+// A shorter chunk takes about as long as one of these rows: the time to read the weights.
+constexpr int64_t kLeastWeight = 64;
+
+int64_t WeightOf(int64_t rows) { return std::max(rows, kLeastWeight); }
+
+}  // namespace
+
+std::optional<ReadingPace::Gap> ReadingPace::TakeTokens(Clock::time_point now) {
+  std::optional<Gap> gap;
+  if (last_tokens_) {
+    gap = {.rows = rows_, .chunks = chunks_};
+    const double seconds = SecondsOf(now - *last_tokens_);
+    if (weight_ == 0) {
+      seconds_of_tokens_ = seconds;
+    } else {
+      const double reading = std::max(seconds - seconds_of_tokens_, 0.0);
+      if (seconds_of_tokens_ > 0) gap->reading = reading;
+      const double found = reading / static_cast<double>(weight_);
+      // Slower rounds count at once, faster ones by half.
+      const double known = seconds_of_weight_.value_or(found);
+      seconds_of_weight_ = std::max(found, (known + found) / 2);
+    }
+  }
+  last_tokens_ = now;
+  rows_ = chunks_ = weight_ = 0;
+  return gap;
+}
+
+void ReadingPace::WritesNothing() {
+  last_tokens_.reset();
+  rows_ = chunks_ = weight_ = 0;
+}
+
+bool ReadingPace::MayRead(int64_t rows, Clock::time_point now) const {
+  if (chunks_ == 0) return true;
+  if (!last_tokens_ || !seconds_of_weight_) return false;
+  // Steps that draw nothing may still run: what passed is no less than what the rows take.
+  const double expected = *seconds_of_weight_ * static_cast<double>(weight_);
+  const double so_far = std::max(SecondsOf(now - *last_tokens_), expected);
+  const double next = *seconds_of_weight_ * static_cast<double>(WeightOf(rows));
+  return so_far + next + seconds_of_tokens_ <= most_;
+}
+
+void ReadingPace::TakeChunk(int64_t rows) {
+  rows_ += rows;
+  ++chunks_;
+  weight_ += WeightOf(rows);
+}
+
+}  // namespace rullama

@@ -1,0 +1,61 @@
+// How much of the prompts that wait is read between two tokens of the answers that are being
+// written, so that the time between these tokens stays below a limit.
+//
+// The time that rows take is learned from rounds: what passed from one decode step to the next,
+// less a decode step without reading, over the rows that were read. A limit that is too short for a
+// chunk does not cut it: the bytes of an answer depend on where its prompt is cut
+// (docs/numerics.md, "Rows of a batch"), and not on what else runs. So one chunk may always be
+// read.
+//
+// Value type; one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/job.h"
+
+namespace rullama {
+
+class ReadingPace {
+ public:
+  using Clock = EngineClock;
+
+  // `most`: between two tokens.
+  explicit ReadingPace(Clock::duration most) : most_(SecondsOf(most)) {}
+
+  // What happened between two steps that gave tokens.
+  struct Gap {
+    double reading = 0;  // seconds without those of the step itself; 0 as long as these are unknown
+    int64_t rows = 0;    // of prompts that were read
+    int64_t chunks = 0;  // that these were
+  };
+  // Answers got tokens. Returns the gap before these; none after WritesNothing().
+  std::optional<Gap> TakeTokens(Clock::time_point now);
+  // There is no answer that waits for tokens.
+  void WritesNothing();
+
+  // Whether a chunk of this many rows may be read before the next tokens.
+  [[nodiscard]] bool MayRead(int64_t rows, Clock::time_point now) const;
+  // A chunk was read.
+  void TakeChunk(int64_t rows);
+
+  // Whether a single chunk made the gap longer than the limit.
+  [[nodiscard]] bool IsChunkTooLong(const Gap& gap) const {
+    return gap.chunks == 1 && gap.reading > most_;
+  }
+
+ private:
+  static double SecondsOf(Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  }
+
+  double most_;  // seconds
+  std::optional<Clock::time_point> last_tokens_ = {};
+  // What was read since then: `weight_` counts short chunks as longer ones that take as long.
+  int64_t rows_ = 0, chunks_ = 0, weight_ = 0;
+  double seconds_of_tokens_ = 0;                  // of a decode step; 0: not known
+  std::optional<double> seconds_of_weight_ = {};  // of a row that is read
+};
+
+}  // namespace rullama

@@ -1,0 +1,107 @@
+#include "engine/scheduling/reading_pace.h"
+
+#include <gtest/gtest.h>
+
+namespace rullama {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A clock that tests set, and a limit of 105 ms.
+class ReadingPaceTest : public ::testing::Test {
+ protected:
+  // Passes time until the next tokens of answers.
+  std::optional<ReadingPace::Gap> Tokens(milliseconds after) {
+    now_ += after;
+    return pace_.TakeTokens(now_);
+  }
+  // Reads chunks of this size as long as the pace allows, each in this time. Returns their number.
+  int ReadChunks(int64_t rows, milliseconds each) {
+    constexpr int kMost = 1'000;
+    int chunks = 0;
+    while (chunks < kMost && pace_.MayRead(rows, now_)) {
+      pace_.TakeChunk(rows);
+      now_ += each;
+      ++chunks;
+    }
+    return chunks;
+  }
+
+  EngineClock::time_point now_{};
+  ReadingPace pace_{milliseconds(105)};
+};
+
+TEST_F(ReadingPaceTest, OneChunkIsReadAsLongAsNothingIsKnown) {
+  EXPECT_EQ(ReadChunks(100, milliseconds(10)), 1) << "no answer is written";
+  EXPECT_FALSE(Tokens(milliseconds(5)));
+  EXPECT_EQ(ReadChunks(100, milliseconds(10)), 1);
+}
+
+TEST_F(ReadingPaceTest, ChunksAreReadAsFarAsTheLimitAllows) {
+  Tokens(milliseconds(0));
+  Tokens(milliseconds(20));
+  EXPECT_EQ(ReadChunks(100, milliseconds(10)), 1);
+  const auto gap = Tokens(milliseconds(20));
+  ASSERT_TRUE(gap);
+  EXPECT_NEAR(gap->reading, 0.01, 1e-9);
+  EXPECT_EQ(gap->rows, 100);
+  EXPECT_EQ(ReadChunks(100, milliseconds(10)), 8) << "80 ms, and 20 ms of the step";
+  const auto next = Tokens(milliseconds(20));
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->chunks, 8);
+  EXPECT_NEAR(next->reading, 0.08, 1e-9);
+}
+
+// Devices that compute a chunk while the next one is prepared.
+TEST_F(ReadingPaceTest, ChunksThatRunLaterCount) {
+  Tokens(milliseconds(0));
+  Tokens(milliseconds(20));
+  ReadChunks(100, milliseconds(0));
+  Tokens(milliseconds(30));  // 10 ms of these for the chunk
+  EXPECT_EQ(ReadChunks(100, milliseconds(0)), 8);
+}
+
+TEST_F(ReadingPaceTest, AShortChunkTakesAsLongAsTheWeights) {
+  Tokens(milliseconds(0));
+  Tokens(milliseconds(20));
+  ReadChunks(1, milliseconds(0));
+  Tokens(milliseconds(30));
+  EXPECT_EQ(ReadChunks(2, milliseconds(0)), 8) << "not by its rows";
+}
+
+TEST_F(ReadingPaceTest, SlowRoundsCountAtOnceAndFastOnesByHalf) {
+  Tokens(milliseconds(0));
+  Tokens(milliseconds(20));
+  ReadChunks(100, milliseconds(0));
+  Tokens(milliseconds(60));  // 40 ms a chunk
+  EXPECT_EQ(ReadChunks(100, milliseconds(0)), 2);
+  Tokens(milliseconds(40));  // 10 ms a chunk: 25 ms from now on
+  EXPECT_EQ(ReadChunks(100, milliseconds(0)), 3);
+  Tokens(milliseconds(140));  // 40 ms a chunk
+  EXPECT_EQ(ReadChunks(100, milliseconds(0)), 2);
+}
+
+TEST_F(ReadingPaceTest, WhatPassesWithoutAnswersIsNoGap) {
+  Tokens(milliseconds(0));
+  pace_.WritesNothing();
+  EXPECT_FALSE(Tokens(milliseconds(10'000)));
+  Tokens(milliseconds(7));
+  ReadChunks(100, milliseconds(0));
+  const auto gap = Tokens(milliseconds(17));
+  ASSERT_TRUE(gap);
+  EXPECT_NEAR(gap->reading, 0.01, 1e-9) << "of a step of 7 ms";
+}
+
+TEST_F(ReadingPaceTest, AChunkIsTooLongIfItAloneTakesMoreThanTheLimit) {
+  Tokens(milliseconds(0));
+  const auto slow_step = Tokens(milliseconds(300));
+  ASSERT_TRUE(slow_step);
+  EXPECT_FALSE(pace_.IsChunkTooLong(*slow_step)) << "nothing was read";
+  EXPECT_EQ(ReadChunks(512, milliseconds(90)), 1);
+  EXPECT_FALSE(pace_.IsChunkTooLong(*Tokens(milliseconds(300)))) << "the step takes as long";
+  EXPECT_EQ(ReadChunks(512, milliseconds(110)), 1) << "a chunk may always be read";
+  EXPECT_TRUE(pace_.IsChunkTooLong(*Tokens(milliseconds(300))));
+}
+
+}  // namespace
+}  // namespace rullama
