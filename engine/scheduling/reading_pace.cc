@@ -1,6 +1,9 @@
 #include "engine/scheduling/reading_pace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <bit>
 
 namespace rullama {
 namespace {
@@ -46,6 +49,17 @@ bool ReadingPace::MayRead(int64_t rows, Clock::time_point now) const {
   const double so_far = std::max(SecondsOf(now - *last_tokens_), expected);
   const double next = *seconds_of_weight_ * static_cast<double>(WeightOf(rows));
   return so_far + next + seconds_of_tokens_ <= most_;
+}
+
+std::optional<std::string> ReadingPace::AdviceOn(const Gap& gap) const {
+  constexpr int64_t kFewestRows = 32;
+  if (gap.chunks != 1 || gap.rows <= kFewestRows || gap.reading <= most_) return std::nullopt;
+  const auto rows = static_cast<int64_t>(static_cast<double>(gap.rows) * most_ / gap.reading);
+  return fmt::format(
+      "answers waited {:.0f} ms for a step of {} tokens of a prompt, longer than "
+      "server.max_gap_ms ({:.0f}): set context.prefill_chunk to {} or less",
+      gap.reading * 1e3, gap.rows, most_ * 1e3,
+      std::bit_floor(static_cast<uint64_t>(std::max(rows, kFewestRows))));
 }
 
 void ReadingPace::TakeChunk(int64_t rows) {

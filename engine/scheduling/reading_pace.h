@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "engine/job.h"
 
@@ -40,10 +41,9 @@ class ReadingPace {
   // A chunk was read.
   void TakeChunk(int64_t rows);
 
-  // Whether a single chunk made the gap longer than the limit.
-  [[nodiscard]] bool IsChunkTooLong(const Gap& gap) const {
-    return gap.chunks == 1 && gap.reading > most_;
-  }
+  // Where a single chunk made the gap longer than the limit and a shorter one would not: what a
+  // user can do, for a warning.
+  [[nodiscard]] std::optional<std::string> AdviceOn(const Gap& gap) const;
 
  private:
   static double SecondsOf(Clock::duration time) {

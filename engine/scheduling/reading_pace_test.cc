@@ -92,15 +92,21 @@ TEST_F(ReadingPaceTest, WhatPassesWithoutAnswersIsNoGap) {
   EXPECT_NEAR(gap->reading, 0.01, 1e-9) << "of a step of 7 ms";
 }
 
-TEST_F(ReadingPaceTest, AChunkIsTooLongIfItAloneTakesMoreThanTheLimit) {
+TEST_F(ReadingPaceTest, AdvisesOnChunksThatAloneTakeMoreThanTheLimit) {
+  const auto advice_after = [this](int64_t rows, milliseconds reading) {
+    EXPECT_EQ(ReadChunks(rows, reading), 1) << "a chunk may always be read";
+    const auto gap = Tokens(milliseconds(300));
+    return gap ? pace_.AdviceOn(*gap) : std::nullopt;
+  };
   Tokens(milliseconds(0));
   const auto slow_step = Tokens(milliseconds(300));
   ASSERT_TRUE(slow_step);
-  EXPECT_FALSE(pace_.IsChunkTooLong(*slow_step)) << "nothing was read";
-  EXPECT_EQ(ReadChunks(512, milliseconds(90)), 1);
-  EXPECT_FALSE(pace_.IsChunkTooLong(*Tokens(milliseconds(300)))) << "the step takes as long";
-  EXPECT_EQ(ReadChunks(512, milliseconds(110)), 1) << "a chunk may always be read";
-  EXPECT_TRUE(pace_.IsChunkTooLong(*Tokens(milliseconds(300))));
+  EXPECT_FALSE(pace_.AdviceOn(*slow_step)) << "nothing was read";
+  EXPECT_FALSE(advice_after(512, milliseconds(90))) << "the step takes as long";
+  EXPECT_FALSE(advice_after(32, milliseconds(500))) << "no chunk is shorter";
+  EXPECT_EQ(advice_after(512, milliseconds(400)),
+            "answers waited 400 ms for a step of 512 tokens of a prompt, longer than "
+            "server.max_gap_ms (105): set context.prefill_chunk to 128 or less");
 }
 
 }  // namespace

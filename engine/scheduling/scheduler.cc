@@ -1,9 +1,5 @@
 #include "engine/scheduling/scheduler.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "core/base/alternate_stack.h"
@@ -83,20 +79,9 @@ void Scheduler::Loop() {
 void Scheduler::TakeTime(bool wrote) {
   if (!wrote) return pace_.WritesNothing();
   const auto gap = pace_.TakeTokens(EngineClock::now());
-  if (gap && pace_.IsChunkTooLong(*gap)) WarnOfChunk(*gap);
-}
-
-void Scheduler::WarnOfChunk(const ReadingPace::Gap& gap) {
+  const auto advice = gap ? pace_.AdviceOn(*gap) : std::nullopt;
   constexpr int64_t kWarnAt = 2;  // the first one may have waited for a compiler
-  constexpr int64_t kFewestRows = 32;
-  if (gap.rows <= kFewestRows || ++chunks_too_long_ != kWarnAt || !options_.warn) return;
-  const double most = std::chrono::duration<double>(options_.max_gap).count();
-  const auto rows = static_cast<int64_t>(static_cast<double>(gap.rows) * most / gap.reading);
-  options_.warn(
-      fmt::format("answers waited {:.0f} ms for a step of {} tokens of a prompt, longer than "
-                  "server.max_gap_ms ({}): set context.prefill_chunk to {} or less",
-                  gap.reading * 1e3, gap.rows, options_.max_gap.count(),
-                  std::bit_floor(static_cast<uint64_t>(std::max(rows, kFewestRows)))));
+  if (advice && ++advices_ == kWarnAt && options_.warn) options_.warn(*advice);
 }
 
 void Scheduler::WaitForWork() {

@@ -52,10 +52,8 @@ class Scheduler final : public JobRunner {
   void StoreAll();
   void TakeNewJobs();
   void EndCancelled();
-  // Notes whether answers got tokens in this round.
+  // Notes whether answers got tokens in this round. Warns of chunks that pass the limit, once.
   void TakeTime(bool wrote);
-  // Says which chunk would keep the limit, once.
-  void WarnOfChunk(const ReadingPace::Gap& gap);
   // Publishes what stats() tells of this round.
   void CountSlots();
 
@@ -71,8 +69,8 @@ class Scheduler final : public JobRunner {
   std::optional<TokenDecoder> decoder_;  // of any other
   PromptReader reader_;
   ReadingPace pace_;
-  bool reads_ = false;  // the round may read chunks: no decode step is in flight
-  int64_t chunks_too_long_ = 0;
+  bool reads_ = false;        // the round may read chunks: no decode step is in flight
+  int64_t advices_ = 0;       // of the pace so far
   mutable std::mutex mutex_;  // guards submitted_
   std::vector<std::unique_ptr<Job>> submitted_;
   std::atomic<bool> stopping_ = false;
