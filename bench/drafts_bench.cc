@@ -86,7 +86,7 @@ void MeasureSteps(const EngineOptions& options) {
   }
   AssistantDrafter drafter(session->session(), *session->graphs().drafts, {});
   for (const int64_t count : {1, 2, 3, 4, 6, 8}) {
-    DraftRequest request{.slot = 0, .tokens = tokens, .most = count, .follows_step = true};
+    DraftRequest request{.slot = 0, .tokens = tokens, .most = count};
     const double time = Milliseconds([&] {
       request.draft.clear();
       Must(drafter.Draft(std::span(&request, 1)));

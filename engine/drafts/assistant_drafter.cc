@@ -16,7 +16,7 @@ Result<int64_t> AssistantDrafter::Draft(std::span<DraftRequest> requests) {
   int64_t longest = 0;
   bool judging = false;
   for (DraftRequest& request : requests) {
-    const bool drafts = request.draft.empty() && request.most > 0 && request.follows_step;
+    const bool drafts = request.draft.empty() && request.most > 0;
     if (!drafts || session_.past(request.slot) < 1) continue;
     request.guessed = true;
     drafting_.push_back(&request);

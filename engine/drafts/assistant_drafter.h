@@ -22,8 +22,8 @@ class AssistantDrafter {
   AssistantDrafter(Session& session, const DraftGraphs& graphs, std::vector<int32_t> end_tokens)
       : session_(session), graphs_(graphs), end_tokens_(std::move(end_tokens)) {}
 
-  // Drafts for the requests that have no draft yet and whose last step is known. A draft ends
-  // before a token that ends the answer, or that is less likely than the request asks for. Returns
+  // Drafts for the requests that have no draft yet. A draft ends before a token that ends the
+  // answer, or that is less likely than the request asks for. Returns
   // the tokens that were guessed for each of them, also those that nobody asked for; 0 if no
   // request drafts. Errors: those of Session::Run.
   Result<int64_t> Draft(std::span<DraftRequest> requests);

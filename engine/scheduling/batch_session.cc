@@ -148,17 +148,17 @@ Status BatchSession::StartDraw(std::span<const RowRequest> rows) {
   chain_ = ChainFor(rows);
   RL_RETURN_IF_ERROR(inputs_.Set(chain_.kind, samplings_));
   RL_RETURN_IF_ERROR(SetRowInputs(inputs_, session_, lane_));
-  if (graphs_.drafts) RL_RETURN_IF_ERROR(SetPlaces());
+  if (graphs_.drafts) RL_RETURN_IF_ERROR(SetPlaces(rows));
   RL_ASSIGN_OR_RETURN(const ProgramGraphs* graphs, SetAdapters());
   step_.graph = graphs->Draw(chain_);
   return lane_ ? session_.Start(*lane_, step_) : session_.Run(step_);
 }
 
-Status BatchSession::SetPlaces() {
+Status BatchSession::SetPlaces(std::span<const RowRequest> rows) {
   places_.clear();
-  for (const int32_t wanted : step_.wanted) {
-    const auto row = static_cast<size_t>(wanted);
-    places_.push_back(DraftGraphs::PlaceOf(step_.slot[row], step_.pos[row]));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int32_t position = step_.pos[static_cast<size_t>(step_.wanted[i])];
+    places_.push_back(DraftGraphs::PlaceOf(rows[i].slot, position));
   }
   return session_.SetInput(draft_names::kPlace, BytesOf(places_), lane_);
 }

@@ -57,7 +57,8 @@ class BatchSession {
   Result<std::span<const RowResult>> Finish(std::span<const RowRequest> rows);
 
   // Appends the tokens of a chunk to a slot, and draws the token that follows once for each of
-  // `draws`, whose slot and adapters are these. The results are as those of Decode().
+  // `draws`, whose adapters are these and whose slots write the answers. The results are as those
+  // of Decode().
   Result<std::span<const RowResult>> Read(int32_t slot, std::span<const int32_t> chunk,
                                           std::span<const RowRequest> draws,
                                           const AdaptersInForce* adapters = nullptr);
@@ -88,8 +89,8 @@ class BatchSession {
   [[nodiscard]] RowChainOptions ChainFor(std::span<const RowRequest> rows);
   // Starts the rows of step_.
   Status StartDraw(std::span<const RowRequest> rows);
-  // Says where the wanted rows of step_ are kept for drafts.
-  Status SetPlaces();
+  // Says where the wanted rows of step_ are kept for drafts of the slots of `rows`.
+  Status SetPlaces(std::span<const RowRequest> rows);
   Status ReadOutput(std::string_view name, std::span<std::byte> data);
   Status ReadLogprobs(std::span<const RowRequest> rows);
   // `token` was drawn after `position`.

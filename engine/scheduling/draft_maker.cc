@@ -87,8 +87,7 @@ Status DraftMaker::Make(std::span<const int32_t> writing) {
          .most = most,
          .most_guessed = guessed,
          .min_probability = job.min_draft_probability.value_or(options_.drafts.min_probability),
-         .sampling = job.sampling,
-         .follows_step = running.follows_step});
+         .sampling = job.sampling});
   }
   RL_RETURN_IF_ERROR(Draft());
   TakeDrafts();

@@ -194,7 +194,7 @@ Status PromptReader::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
   std::vector<RowRequest> draws;
   draws.reserve(writers.size());
   for (const int32_t writer : writers) {
-    RL_ASSIGN_OR_RETURN(const RowRequest draw, DrawOf(slot, jobs_.At(writer)));
+    RL_ASSIGN_OR_RETURN(const RowRequest draw, DrawOf(writer));
     draws.push_back(draw);
   }
   RL_RETURN_IF_ERROR(PrepareDecode(jobs_.At(slot), draws.front()));
@@ -204,7 +204,6 @@ Status PromptReader::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
   RL_ASSIGN_OR_RETURN(const SessionStats stats, session_.Stats());
   for (size_t i = 0; i < writers.size(); ++i) {
     if (!BeginWriting(jobs_.At(writers[i]), stats)) continue;
-    jobs_.At(writers[i]).follows_step = writers[i] == slot;
     jobs_.TakeToken(writers[i], session_.past(writers[i]), results[i]);
   }
   return OkStatus();
@@ -274,7 +273,8 @@ Status PromptReader::PrepareDecode(const RunningJob& running, const RowRequest& 
   return batch_.PrepareDecode(draw);
 }
 
-Result<RowRequest> PromptReader::DrawOf(int32_t slot, RunningJob& running) {
+Result<RowRequest> PromptReader::DrawOf(int32_t slot) {
+  RunningJob& running = jobs_.At(slot);
   const auto last = static_cast<int32_t>(std::ssize(running.job->prompt) - 1);
   RL_ASSIGN_OR_RETURN(const RowSampling sampling, jobs_.SamplingOf(running, last));
   return RowRequest{.slot = slot,

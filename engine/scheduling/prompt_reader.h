@@ -78,9 +78,8 @@ class PromptReader {
   // Compiles the plan that decodes after a prompt, unless nothing will. Called before the first and
   // the last chunk: some devices continue with it while the prompt is read.
   Status PrepareDecode(const RunningJob& running, const RowRequest& draw);
-  // The draw of a job's first token from the row that `slot` reads last. Errors: those of
-  // SlotJobs::SamplingOf().
-  Result<RowRequest> DrawOf(int32_t slot, RunningJob& running);
+  // The draw of the first token of a slot's job. Errors: those of SlotJobs::SamplingOf().
+  Result<RowRequest> DrawOf(int32_t slot);
   // Lets slots hold what `slot` has read of their prompt, and read the rest themselves. Without
   // memory for a copy they read all of it.
   Status Share(int32_t slot, std::span<const int32_t> sharers);

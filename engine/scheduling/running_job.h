@@ -51,7 +51,6 @@ struct RunningJob {
   std::vector<int32_t> draft;     // of the next step
   DraftCounts drafts;
   bool guessed = false;                            // `draft` is the assistant's
-  bool follows_step = false;                       // `token` was drawn by a step of this slot
   std::optional<DraftAcceptance> acceptance = {};  // of the assistant's drafts; none so far
   int64_t undrafted = 0;                           // steps since the last one with a draft
   int64_t patience = kFirstPatience;               // such steps until a draft is tried

@@ -143,7 +143,6 @@ size_t TokenDecoder::TakeRows(std::span<const RowRequest> rows, size_t first,
   const CheckedDraft checked = WithChance(CheckDraft(rows, first, results));
   // The position after the first row.
   const auto past = session_.past(slot) - static_cast<int32_t>(checked.drafted);
-  jobs_.At(slot).follows_step = true;
   if (checked.drafted > 0) drafts_.Count(jobs_.At(slot), checked.drafted, checked.accepted);
   const auto keep = [&](int32_t position) -> Status {
     return session_.past(slot) > position ? session_.SetPast(slot, position) : OkStatus();

@@ -273,8 +273,7 @@ class GoldenDrafter : public ::testing::TestWithParam<Case> {
                  const std::vector<int32_t>& sequence, const TracedRound* traced) {
     const auto expected = round.at("drafted").get<std::vector<int32_t>>();
     AssistantDrafter drafter(pair.session(), *pair.graphs().drafts, {});
-    DraftRequest request{
-        .slot = kSlot, .tokens = sequence, .most = std::ssize(expected), .follows_step = true};
+    DraftRequest request{.slot = kSlot, .tokens = sequence, .most = std::ssize(expected)};
     if (traced != nullptr) traced->CheckHidden(pair.session().past(kSlot) - 1);
     ASSERT_TRUE(drafter.Draft(std::span(&request, 1)));
     if (IsJudged(round)) {
