@@ -212,8 +212,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   Result<SharedAdapters> CheckFingerprints(const StoredSlot& stored);
   // Whether the file is the owner's and a slot holds it. Errors: slot.not_found, slot.too_long.
   [[nodiscard]] Status CheckSlot(const SlotFileHeader& stored, const SlotFile& file) const;
-  [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config,
-                                      std::optional<double> acceptance) const;
+  [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config, const EngineSetup& setup) const;
   // Compiles what requests can need, as far as the configuration or else the setup asks for it.
   Status WarmUpFor(const EngineSetup& setup, Notices& notices);
   // Compiles what the model's text answers, or an encoder's vectors, do not need. Warns of what
@@ -323,7 +322,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                        .max_gap = std::chrono::milliseconds(session->config().server.max_gap),
                        .prefix_bytes = prefix_bytes,
                        .media_bytes = media_bytes,
-                       .drafts = DraftsOf(session->config().drafts, setup.draft_acceptance),
+                       .drafts = DraftsOf(session->config().drafts, setup),
                        .canvas = CanvasesOf(*session),
                        .end_tokens = EndTokens(session->tokenizer()),
                        .encoder = &session->media(),
@@ -385,8 +384,7 @@ Status Engine::Impl::OpenDrafters(const LoadedModel& model, const HostHooks& hoo
   return OkStatus();
 }
 
-DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config,
-                                    std::optional<double> acceptance) const {
+DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config, const EngineSetup& setup) const {
   if (!config.lookup && !drafter && !assistant) return {};
   return {.most = config.max,
           .least = config.min,
@@ -397,7 +395,7 @@ DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config,
           .as_pays =
               assistant && !config.mtp.value_or(false) && session->devices().draft_rows_are_equal(),
           .min_probability = config.min_probability,
-          .acceptance = acceptance};
+          .acceptance = setup.draft_acceptance};
 }
 
 MediaLimits Engine::Impl::MediaLimitsOf(const Request& request, const std::stop_token& stop) const {

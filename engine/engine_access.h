@@ -29,8 +29,8 @@ struct EngineSetup {
   // Ends the warm-up with run.cancelled once it is set; null: HostHooks::cancelled does.
   std::shared_ptr<const std::atomic<bool>> stop_warm_up = {};
   // Of benchmarks: a token of a draft counts as right with this probability, whatever the model
-  // draws. The text makes no sense then.
-  std::optional<double> draft_acceptance = {};
+  // draws. The text makes no sense then. It may change between requests. Null: drafts are checked.
+  std::shared_ptr<const std::atomic<double>> draft_acceptance = {};
 };
 
 struct RULLAMA_LOCAL EngineAccess {

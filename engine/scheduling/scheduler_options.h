@@ -29,9 +29,9 @@ struct DraftOptions {
   AssistantDrafter* assistant = nullptr;  // borrowed; in place of `drafter`
   // The length of a draft changes no answer, so it may depend on other answers and on the clock.
   bool equal_rows = true;
-  bool as_pays = false;                   // drafts of the assistant are as long as pays
-  double min_probability = 0;             // as DraftRequest::min_probability
-  std::optional<double> acceptance = {};  // as EngineSetup::draft_acceptance
+  bool as_pays = false;        // drafts of the assistant are as long as pays
+  double min_probability = 0;  // as DraftRequest::min_probability
+  std::shared_ptr<const std::atomic<double>> acceptance = {};  // as EngineSetup::draft_acceptance
 };
 
 // The most rows of a decode step of this many slots.

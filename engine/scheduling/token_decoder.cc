@@ -132,7 +132,7 @@ Status TokenDecoder::AddRows(Group& group, int32_t slot) {
 CheckedDraft TokenDecoder::WithChance(CheckedDraft checked) {
   if (!acceptance_) return checked;
   checked.accepted = 0;
-  std::bernoulli_distribution is_right(*acceptance_);
+  std::bernoulli_distribution is_right(acceptance_->load());
   while (checked.accepted < checked.drafted && is_right(random_)) ++checked.accepted;
   return checked;
 }

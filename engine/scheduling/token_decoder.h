@@ -13,9 +13,11 @@
 // Ownership: borrows all but its buffers. Thread safety: one thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <random>
 #include <span>
@@ -87,8 +89,8 @@ class TokenDecoder {
   EngineCounters& counters_;
   DraftMaker drafts_;
   const std::optional<AdapterGraphs> adapters_;
-  const std::optional<double> acceptance_;  // as EngineSetup::draft_acceptance
-  std::mt19937 random_;                     // with it
+  const std::shared_ptr<const std::atomic<double>> acceptance_;  // EngineSetup::draft_acceptance
+  std::mt19937 random_;                                          // with it
   std::deque<Group> groups_;
   std::deque<Group*> started_;  // in the order in which they were started
   uint64_t steps_ = 0;          // that were started
