@@ -392,8 +392,7 @@ DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config, const EngineSetu
           .drafter = drafter.get(),
           .assistant = assistant_drafter.get(),
           .equal_rows = session->devices().draft_rows_are_equal(),
-          .as_pays =
-              assistant && !config.mtp.value_or(false) && session->devices().draft_rows_are_equal(),
+          .as_pays = assistant && !config.mtp.value_or(false),
           .min_probability = config.min_probability,
           .acceptance = setup.draft_acceptance};
 }

@@ -9,7 +9,7 @@ namespace {
 constexpr double kLeastGain = 1.03;
 constexpr double kNewWeight = 0.1;  // of a measurement in a decaying mean
 // The first drafts of an answer say more than what was assumed before.
-constexpr int64_t kAssumedDrafts = 3;
+constexpr int64_t kAssumedDrafts = 2;
 
 // A step of one row more than any that was measured is assumed to take this much longer: what the
 // first row more costs a processor, so that lengths that might not pay are not tried.
@@ -54,6 +54,20 @@ double DraftCosts::StepSeconds(int64_t rows) const {
   if (above == below) return seconds(below);
   const double part = static_cast<double>(rows - below) / static_cast<double>(above - below);
   return seconds(below) + part * (seconds(above) - seconds(below));
+}
+
+DraftCosts UsualCosts() {
+  constexpr double kRow = 1.0 / 2;
+  constexpr double kToken = 1.0 / 16;
+  constexpr int kCounted = 2;  // measurements that a mean needs
+  DraftCosts costs;
+  for (int i = 0; i < kCounted; ++i) {
+    for (int64_t rows = 1; rows <= kMaxDraftLength + 1; ++rows) {
+      costs.CountStep(rows, 1 + kRow * static_cast<double>(rows - 1));
+    }
+    costs.CountDraft(1, kToken);
+  }
+  return costs;
 }
 
 void DraftAcceptance::Count(int64_t drafted, int64_t accepted) {

@@ -1,7 +1,8 @@
 // How many tokens a draft should have: as many as pay.
 //
 // A step that checks n guessed tokens takes longer than one of a single row, and so does guessing
-// them. The gain is the number of right ones. All three are measured while requests run.
+// them. The gain is the number of right ones. All three are measured while requests run; where the
+// length could change an answer, which must not follow the clock, the costs are assumed.
 //
 // Thread safety: value types and pure functions.
 #pragma once
@@ -38,6 +39,9 @@ class DraftCosts {
   std::array<Mean, kMaxDraftLength + 2> steps_ = {};  // by rows
   Mean token_;
 };
+
+// What GPUs usually need, in steps of one row (docs/adr/0049-lengths-of-drafts.md).
+[[nodiscard]] DraftCosts UsualCosts();
 
 // How likely the tokens of a draft are right.
 class DraftAcceptance {

@@ -40,9 +40,15 @@ int64_t DraftMaker::LengthAfterLast(const RunningJob& running, int64_t most) con
   return std::min(most, std::max(length, options_.drafts.least));
 }
 
+DraftAcceptance DraftMaker::AcceptanceOf(const RunningJob& running) const {
+  if (running.acceptance) return *running.acceptance;
+  return options_.drafts.equal_rows ? acceptance_.OfNextAnswer() : DraftAcceptance();
+}
+
 int64_t DraftMaker::LengthThatPays(const RunningJob& running, int64_t others, int64_t most) const {
-  const int64_t best = BestDraftLength(
-      costs_, running.acceptance.value_or(acceptance_.OfNextAnswer()), others, most);
+  const bool may_follow_others = options_.drafts.equal_rows;
+  const int64_t best = BestDraftLength(may_follow_others ? costs_ : usual_costs_,
+                                       AcceptanceOf(running), may_follow_others ? others : 0, most);
   const bool tries = running.undrafted > running.patience;
   return best == 0 && tries ? std::min(most, std::max<int64_t>(1, options_.drafts.least)) : best;
 }
@@ -151,7 +157,7 @@ void DraftMaker::AddRows(int32_t slot, std::vector<RowRequest>& rows) {
 }
 
 void DraftMaker::CountGuess(RunningJob& running, int64_t drafted, int64_t accepted) {
-  if (!running.acceptance) running.acceptance = acceptance_.OfNextAnswer();
+  if (!running.acceptance) running.acceptance = AcceptanceOf(running);
   running.acceptance->Count(drafted, accepted);
   acceptance_.Count(drafted, accepted);
   const int64_t longer = std::min(2 * running.patience, kMostPatience);

@@ -25,7 +25,11 @@ class DraftMaker {
  public:
   DraftMaker(Session& session, const SchedulerOptions& options, SlotJobs& jobs,
              EngineCounters& counters)
-      : session_(session), options_(options), jobs_(jobs), counters_(counters) {}
+      : session_(session),
+        options_(options),
+        jobs_(jobs),
+        counters_(counters),
+        usual_costs_(UsualCosts()) {}
 
   // Sets the drafts of slots that are about to write, all slots of a step. Errors: those of the
   // draft model.
@@ -43,6 +47,8 @@ class DraftMaker {
   [[nodiscard]] int64_t MostFor(int32_t slot, int64_t rows) const;
   // The length of a draft by how much of the last one was right.
   [[nodiscard]] int64_t LengthAfterLast(const RunningJob& running, int64_t most) const;
+  // How likely tokens of the slot's next draft of the assistant are right.
+  [[nodiscard]] DraftAcceptance AcceptanceOf(const RunningJob& running) const;
   // The length of a draft of the assistant, from how many tokens of the slot's last drafts were
   // right, where `others` slots decode, too.
   [[nodiscard]] int64_t LengthThatPays(const RunningJob& running, int64_t others,
@@ -59,6 +65,7 @@ class DraftMaker {
   SlotJobs& jobs_;
   EngineCounters& counters_;
   DraftCosts costs_;
+  const DraftCosts usual_costs_;        // where lengths could change answers
   DraftAcceptance acceptance_;          // of the assistant's drafts in all answers
   int64_t checked_ = 0;                 // drafts of the assistant
   int64_t began_right_ = 0;             // of these, those whose first token was right

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <vector>
+
 namespace rullama {
 namespace {
 
@@ -96,6 +99,38 @@ TEST(BestDraftLength, IsZeroWhereRowsCostAsMuchAsSteps) {
   EXPECT_EQ(BestDraftLength(dear, After(50, 16, 16), 0, 16), 0);
   // Next to other slots one more row is not better.
   EXPECT_EQ(BestDraftLength(dear, After(50, 16, 16), 3, 16), 0);
+}
+
+// The lengths of drafts that are all wrong, until there is none.
+std::vector<int64_t> LengthsOfWrongDrafts(const DraftCosts& costs) {
+  DraftAcceptance acceptance;
+  std::vector<int64_t> lengths;
+  while (const int64_t length = BestDraftLength(costs, acceptance, 0, 7)) {
+    lengths.push_back(length);
+    acceptance.Count(length, 0);
+  }
+  return lengths;
+}
+
+// They cost an answer of 128 tokens less than a fiftieth, with the three tokens that are tried
+// later.
+TEST(UsualCosts, WrongDraftsAreSoonGivenUp) {
+  const DraftCosts costs = UsualCosts();
+  const auto seconds = [&costs](int64_t length) {
+    return costs.StepSeconds(1 + length) - costs.StepSeconds(1) +
+           static_cast<double>(length) * costs.TokenSeconds();
+  };
+  double sum = 3 * seconds(1);
+  const std::vector<int64_t> lengths = LengthsOfWrongDrafts(costs);
+  for (const int64_t length : lengths) sum += seconds(length);
+  EXPECT_FALSE(lengths.empty());
+  EXPECT_LT(sum, 0.02 * 128);
+}
+
+TEST(UsualCosts, RightDraftsGetLonger) {
+  const int64_t first = BestDraftLength(UsualCosts(), {}, 0, 16);
+  EXPECT_GT(first, 0);
+  EXPECT_GT(BestDraftLength(UsualCosts(), After(20, 16, 16), 0, 16), first);
 }
 
 }  // namespace
