@@ -79,6 +79,33 @@ TEST_F(DrafterTest, IsNotAModel) {
   EXPECT_EQ(file.at("drafter").at("target_width"), 256);
 }
 
+TEST_F(DrafterTest, GuessesAsTheOptionsSay) {
+  Add("tiny-e2b-mtp-f16.gguf", "mtp-tiny.gguf");
+  const auto run = [this](std::vector<std::string> options) {
+    options.insert(options.begin(), {"run", "-m", model_.string(), "--backend", "cpu", "--raw",
+                                     "-p", "It was in July", "--temp", "0", "-n", "40", "--json"});
+    const RunResult result = RunRullama(options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    // The record of the whole answer is the last line.
+    const size_t line = result.out.rfind('\n', result.out.size() - 2);
+    return json::parse(result.out.substr(line == std::string::npos ? 0 : line + 1));
+  };
+  const json plain = run({"--draft-mtp", "false"});
+  EXPECT_FALSE(plain.contains("drafts"));
+  const json single = run({"--draft-mtp", "true", "--draft-max", "1"});
+  const json longer = run({"--draft-mtp", "true", "--draft-max", "6"});
+  EXPECT_EQ(single.at("text"), plain.at("text"));
+  EXPECT_EQ(longer.at("text"), plain.at("text"));
+  EXPECT_EQ(run({}).at("text"), plain.at("text"));  // auto
+  EXPECT_GT(single.at("drafts").at("accepted"), 0);
+  EXPECT_LT(single.at("drafts").at("drafted"), 40);
+  EXPECT_GT(longer.at("drafts").at("drafted"), single.at("drafts").at("drafted"));
+  const RunResult wrong =
+      RunRullama({"run", "-m", model_.string(), "--draft-max", "17", "-p", "x"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("16"));
+}
+
 TEST_F(DrafterTest, ThatTheBackendDoesNotRunIsAnErrorBeforeThePrompt) {
   RunOptions options;
   options.environment.emplace_back("RULLAMA_FAULTY_REFUSES=draft.1.");
