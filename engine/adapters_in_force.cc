@@ -19,6 +19,14 @@ std::string AdapterName(const std::string& path) {
   return (ends_in_slash ? whole.parent_path() : whole).filename().string();
 }
 
+bool AreSame(const SharedAdapters& a, const SharedAdapters& b) {
+  if (a == b) return true;
+  const auto is_same = [](const AdapterScale& one, const AdapterScale& other) {
+    return one.id == other.id && one.scale == other.scale;
+  };
+  return a && b && a->key == b->key && std::ranges::equal(a->scales, b->scales, is_same);
+}
+
 std::optional<AdapterFault> FindAdapterFault(std::span<const AdapterScale> scales, int64_t loaded) {
   int64_t in_force = 0;
   std::set<int32_t> seen;

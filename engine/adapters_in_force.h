@@ -26,15 +26,16 @@ struct AdaptersInForce {
 };
 // Null: none is in force.
 using SharedAdapters = std::shared_ptr<const AdaptersInForce>;
+// Whether two lists of adapters of one engine are the same: their hashes, and each entry.
+[[nodiscard]] bool AreSame(const SharedAdapters& a, const SharedAdapters& b);
 
 // Where the rows of a prompt are of use: to requests of the client with the same adapters.
 struct PromptSpace {
   uint64_t client = 0;
   SharedAdapters adapters = {};
 
-  [[nodiscard]] uint64_t adapters_key() const { return adapters ? adapters->key : 0; }
   friend bool operator==(const PromptSpace& a, const PromptSpace& b) {
-    return a.client == b.client && a.adapters_key() == b.adapters_key();
+    return a.client == b.client && AreSame(a.adapters, b.adapters);
   }
 };
 

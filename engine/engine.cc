@@ -507,7 +507,7 @@ Result<std::shared_ptr<const SnapshotStore::Owner>> Engine::Impl::OwnerOf(
   }
   // Requests may name any factors: only those of the engine are remembered.
   RL_ASSIGN_OR_RETURN(const SharedAdapters own, adapters->InForce(std::nullopt));
-  if (!used || (own && own->key == used->key)) snapshots->Expect(out);
+  if (!used || AreSame(own, used)) snapshots->Expect(out);
   return std::make_shared<const SnapshotStore::Owner>(std::move(out));
 }
 

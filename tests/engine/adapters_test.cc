@@ -216,6 +216,20 @@ TEST(AdapterTable, PartsOfTheModelAreListedAsTheyAre) {
   EXPECT_EQ(chosen.List()[0].scale, 0);
 }
 
+TEST(PromptSpace, ListsOfOneHashAreComparedEntryByEntry) {
+  const auto space_of = [](std::vector<AdapterScale> scales) {
+    return PromptSpace{.client = 1,
+                       .adapters = std::make_shared<const AdaptersInForce>(
+                           AdaptersInForce{.scales = std::move(scales), .key = 7})};
+  };
+  const PromptSpace space = space_of({{0, 0.5}, {2, 1}});
+  EXPECT_EQ(space, space_of({{0, 0.5}, {2, 1}}));
+  EXPECT_NE(space, space_of({{0, 0.5}, {2, 0.75}}));
+  EXPECT_NE(space, space_of({{0, 0.5}, {1, 1}}));
+  EXPECT_NE(space, space_of({{0, 0.5}}));
+  EXPECT_NE(space, PromptSpace{.client = 1});
+}
+
 TEST(AdapterTable, TwoOfOneContentAreRestored) {
   const AdapterTable table(
       {{.path = "a", .scale = 0.5, .content = 7}, {.path = "b", .scale = 2, .content = 7}},
