@@ -33,8 +33,10 @@ struct PromptBorders {
   // After turns, and after the results of tools in them: where the next turn begins or the model
   // continues.
   std::vector<int64_t> turns = {};
-  // Before the last passage of a turn: after its last empty line. A question often stands there,
-  // after the document that it is about or after the system's text.
+  // Before the last passage of a turn, and before its last line: after its last empty line, and
+  // after the last line break that follows this one. A question often stands there, after the
+  // document that it is about or after the system's text. In a turn that begins with the system's
+  // text also after its first empty line.
   std::vector<int64_t> passages = {};
 };
 

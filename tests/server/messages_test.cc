@@ -104,5 +104,21 @@ TEST_F(MessagesTest, EachPromptOfAnAgentIsReused) {
   }
 }
 
+TEST_F(MessagesTest, AnotherQuestionAboutADocumentReadsTheQuestionAlone) {
+  std::string document;
+  while (document.size() < 6'000) document += "Anna Pavlovna spoke of the prince and of the war. ";
+  for (const std::string gap : {"\n\n", "\n"}) {
+    json usage;
+    for (const std::string question : {"Who is the prince?", "Where was the war, and when?"}) {
+      usage =
+          Answer({{"model", "tiny"},
+                  {"max_tokens", 1},
+                  {"messages", json::array({UserTurn(gap + document + gap + question)})}})["usage"];
+    }
+    EXPECT_LE(usage["input_tokens"].get<int>(), 40) << usage;
+    EXPECT_GE(usage["cache_read_input_tokens"].get<int>(), 1'000) << usage;
+  }
+}
+
 }  // namespace
 }  // namespace rullama::server

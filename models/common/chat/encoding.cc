@@ -58,6 +58,35 @@ Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarke
   return example;
 }
 
+namespace {
+
+// Where the last parts of a turn begin.
+struct Passages {
+  bool in_header = true;              // its first line names who speaks
+  std::optional<int64_t> first = {};  // after the first empty line
+  std::optional<int64_t> last = {};   // after the last empty line
+  std::optional<int64_t> line = {};   // after a line break that follows `last`
+
+  void Take(size_t breaks, int64_t after) {
+    if (in_header) {
+      in_header = false;
+    } else if (breaks == 1) {
+      line = after;
+    } else {
+      if (!first) first = after;
+      last = after;
+      line.reset();
+    }
+  }
+  void AddTo(std::vector<int64_t>& borders, bool has_system) const {
+    if (has_system && first != last) borders.push_back(*first);
+    if (last) borders.push_back(*last);
+    if (line) borders.push_back(*line);
+  }
+};
+
+}  // namespace
+
 PromptBorders BordersOf(const Tokenizer& tokenizer, const TurnMarkers& markers,
                         std::span<const TokenId> ids) {
   const auto turn_end = tokenizer.FindToken(markers.end);
@@ -66,20 +95,23 @@ PromptBorders BordersOf(const Tokenizer& tokenizer, const TurnMarkers& markers,
   if (!turn_end || !line_break) return borders;
   const auto result_end =
       markers.result_end.empty() ? std::nullopt : tokenizer.FindToken(markers.result_end);
-  const auto is_empty_line = [&](TokenId id) {
-    if (!tokenizer.Contains(id)) return false;  // of a picture
+  const auto breaks_of = [&](TokenId id) -> size_t {
+    if (!tokenizer.Contains(id)) return 0;  // of a picture
     const std::string_view text = tokenizer.TokenText(id);
-    return text.size() > 1 && text.find_first_not_of('\n') == std::string_view::npos;
+    return text.find_first_not_of('\n') == std::string_view::npos ? text.size() : 0;
   };
-  std::optional<int64_t> passage;  // where the last one of this turn begins
+  Passages passages;
   for (size_t i = 0; i < ids.size(); ++i) {
     const auto after = static_cast<int64_t>(i) + 1;
     const bool ends_turn = i > 0 && ids[i - 1] == *turn_end && ids[i] == *line_break;
-    if (is_empty_line(ids[i])) passage = after;
-    if (!ends_turn && ids[i] != result_end) continue;
-    borders.turns.push_back(after);
-    if (ends_turn && passage) borders.passages.push_back(*passage);
-    passage.reset();
+    if (ends_turn || ids[i] == result_end) {
+      const bool has_system = markers.system_in_first_turn && borders.turns.empty();
+      borders.turns.push_back(after);
+      if (ends_turn) passages.AddTo(borders.passages, has_system);
+      passages = {.in_header = ends_turn};
+    } else if (const size_t breaks = breaks_of(ids[i]); breaks > 0) {
+      passages.Take(breaks, after);
+    }
   }
   return borders;
 }

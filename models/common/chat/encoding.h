@@ -21,6 +21,8 @@ struct TurnMarkers {
   std::string_view family;  // "Gemma 3"
   // The end of a tool's result inside the model's turn; empty: the family has none.
   std::string_view result_end = {};
+  // The first turn, which is the user's, begins with the system's text and an empty line.
+  bool system_in_first_turn = false;
 };
 
 // Whether the vocabulary has the markers without which no conversation can be held. Error

@@ -17,8 +17,10 @@
 
 namespace rullama::gemma3 {
 
-inline constexpr chat::TurnMarkers kTurnMarkers = {
-    .begin = "<start_of_turn>", .end = "<end_of_turn>", .family = "Gemma 3"};
+inline constexpr chat::TurnMarkers kTurnMarkers = {.begin = "<start_of_turn>",
+                                                   .end = "<end_of_turn>",
+                                                   .family = "Gemma 3",
+                                                   .system_in_first_turn = true};
 
 // A picture in a prompt. The text around it becomes tokens together with its neighbours'.
 inline constexpr MediaMarkers kPictureMarkers = {.begin = "<start_of_image>",

@@ -89,6 +89,42 @@ TEST(ChatEncoding, AQuestionAfterADocumentIsAPassage) {
   EXPECT_EQ(before[0], before[1]);
 }
 
+// The tokens before each passage of a conversation with one user's text.
+std::vector<std::vector<TokenId>> BeforePassages(const std::string& text,
+                                                 const chat::TurnMarkers& markers) {
+  const auto vocabulary = LoadTinyVocabulary();
+  const auto tokenizer = vocabulary->Build();
+  const auto prompt = RenderChat(Json::array({{{"role", "user"}, {"content", text}}}), {}, {});
+  EXPECT_TRUE(prompt);
+  const auto ids = EncodeOrFail(*tokenizer, *prompt);
+  std::vector<std::vector<TokenId>> before;
+  for (const int64_t passage : chat::BordersOf(*tokenizer, markers, ids).passages) {
+    before.emplace_back(ids.begin(), ids.begin() + passage);
+  }
+  return before;
+}
+
+TEST(ChatEncoding, TheLastLineIsAPassageToo) {
+  const auto one = BeforePassages("In July.\n\nAnna spoke.\nWho is the prince?", kTurnMarkers);
+  const auto other = BeforePassages("In July.\n\nAnna spoke.\nWhere?", kTurnMarkers);
+  ASSERT_EQ(one.size(), 2U);
+  EXPECT_EQ(one, other);
+  EXPECT_EQ(BeforePassages("Anna spoke.\nWhere?", kTurnMarkers).size(), 1U);
+  EXPECT_EQ(BeforePassages("Anna spoke.\n\nWhere?", kTurnMarkers).size(), 1U);
+  EXPECT_EQ(BeforePassages("Where?", kTurnMarkers).size(), 0U) << "its header is no passage";
+}
+
+TEST(ChatEncoding, TheSystemsTextInAUsersTurnIsApart) {
+  chat::TurnMarkers markers = kTurnMarkers;
+  markers.system_in_first_turn = true;
+  const auto one = BeforePassages("Be brief.\n\nAnna spoke.\n\nWhere?", markers);
+  const auto other = BeforePassages("Be brief.\n\nPierre came.\n\nWhy?\n\nSay it.", markers);
+  ASSERT_EQ(one.size(), 2U);
+  ASSERT_EQ(other.size(), 2U);
+  EXPECT_EQ(one.front(), other.front());
+  EXPECT_EQ(BeforePassages("Be brief.\n\nWhere?", markers).size(), 1U);
+}
+
 TEST(ChatEncoding, ThePromptOfAnAgentEndsAtABorder) {
   const auto vocabulary = LoadTinyVocabulary();
   const auto tokenizer = vocabulary->Build();
