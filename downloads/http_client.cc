@@ -126,6 +126,14 @@ void HttpTransfer::SetUp() {
   const std::string proxy = ProxyOf(url, options.getenv);
   proxied = !proxy.empty();
   set(CURLOPT_URL, url.text.c_str());
+  if (request.method == "POST") {
+    add("Expect:");  // an answer to the head alone would cost a round trip
+    set(CURLOPT_POST, 1L);
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    set(CURLOPT_POSTFIELDS, request.body.c_str());
+  } else if (request.method != "GET") {
+    set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+  }
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_FOLLOWLOCATION, 0L);
   set(CURLOPT_HTTPHEADER, headers);
@@ -267,9 +275,11 @@ void HttpClient::Poll(std::chrono::milliseconds limit) {
 void HttpClient::Finish(HttpTransfer& transfer, int code) {
   HttpOutcome& outcome = transfer.outcome;
   if (options_.trace) {
-    options_.trace(fmt::format("GET {} -> {}", outcome.head.url.Shown(), outcome.head.status));
+    options_.trace(fmt::format("{} {} -> {}", transfer.request.method, outcome.head.url.Shown(),
+                               outcome.head.status));
   }
-  if (code == CURLE_OK && IsRedirect(outcome.head.status) && Follow(transfer)) return;
+  const bool follows = transfer.request.method == "GET" && IsRedirect(outcome.head.status);
+  if (code == CURLE_OK && follows && Follow(transfer)) return;
   transfer.done = true;
   curl_off_t wait = 0;
   if (::curl_easy_getinfo(transfer.easy, CURLINFO_RETRY_AFTER, &wait) == CURLE_OK && wait > 0) {

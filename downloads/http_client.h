@@ -1,7 +1,7 @@
-// HTTP requests over libcurl, several at once on one thread. Redirects are followed here rather
-// than by libcurl, so that each is checked: at most 10, http and https only, never from https to
-// http, never from a public address to one that is not, and credentials only to the scheme, host
-// and port they are for.
+// HTTP requests over libcurl, several at once on one thread. Redirects of GET are followed here
+// rather than by libcurl, so that each is checked: at most 10, http and https only, never from
+// https to http, never from a public address to one that is not, and credentials only to the
+// scheme, host and port they are for.
 //
 // Thread safety: one thread at a time. Callbacks run inside Poll().
 #pragma once
@@ -36,6 +36,8 @@ struct HttpRequest {
   Url url;
   std::vector<std::string> headers = {};  // "Name: value"
   std::string authorization = {};         // the value of the field; empty: none
+  std::string method = "GET";             // redirects of others are not followed
+  std::string body = {};                  // of POST
   // Both return false to end the request. Called for answers of success only; may be empty.
   std::function<bool(const HttpHead&)> on_head = {};
   std::function<bool(std::string_view)> on_body = {};
