@@ -17,7 +17,7 @@ struct CodeRow {
 constexpr std::string_view kInvalid = "invalid_request_error";
 constexpr std::string_view kUnavailable = "unavailable_error";
 
-constexpr std::array<CodeRow, 51> kCodes = {{
+constexpr std::array<CodeRow, 53> kCodes = {{
     {"json.syntax", 400, kInvalid},
     {"json.depth", 400, kInvalid},
     {"json.size", 400, kInvalid},
@@ -40,6 +40,8 @@ constexpr std::array<CodeRow, 51> kCodes = {{
     {"invalid_api_key", 401, "authentication_error"},
     {"host_forbidden", 403, "permission_error"},
     {"origin_forbidden", 403, "permission_error"},
+    {"tools_forbidden", 403, "permission_error"},
+    {"tool_not_found", 404, "not_found_error"},
     {"model_not_found", 404, "not_found_error"},
     {"slot.not_found", 404, "not_found_error"},
     {"route_not_found", 404, "not_found_error"},

@@ -17,10 +17,11 @@ function contentOf({content, pictures}) {
   const parts = pictures.map(({url}) => ({type: 'image_url', image_url: {url}}));
   return content ? [...parts, {type: 'text', text: content}] : parts;
 }
-function requestBody(messages) {
+function requestBody(messages, tools) {
   const body = {messages: turnsOf(messages, contentOf), stream: true,
                 stream_options: {include_usage: true, include_drafts: true}, ...samplingSettings()};
   if (at('model').value) body.model = at('model').value;
+  if (tools.length) body.tools = tools.map(({tool}) => tool);
   if (at('thinking').checked) body.chat_template_kwargs = {enable_thinking: true};
   return body;
 }
@@ -45,21 +46,42 @@ async function* eventsOf(response) {
   }
 }
 async function failureOf(response) {
-  try { return (await response.json()).error.message; } catch (none) { return 'The server answers with status ' + response.status; }
+  try { return (await response.json()).error; } catch (none) { return {message: 'The server answers with status ' + response.status}; }
 }
 function countsOf({timings, usage}) {
   const cached = usage && usage.prompt_tokens_details ? usage.prompt_tokens_details.cached_tokens : timings.cache_n;
   return `${timings.predicted_per_second.toFixed(1)} tokens per second, ${cached} of the prompt's tokens from the cache`;
 }
+// The answer to the request, without the tools that the server refuses.
+async function requestAnswer(turns, tools, signal) {
+  for (;;) {
+    const response = await fetch('/v1/chat/completions',
+        {method: 'POST', headers: headers(), body: JSON.stringify(requestBody(turns, tools)), signal});
+    if (response.ok) return response;
+    const {message, param} = await failureOf(response);
+    const refused = /^tools\[(\d+)\]/.exec(param || '');
+    if (!refused || !tools[refused[1]]) throw new Error(message);
+    refuseTool(tools[refused[1]], message);
+    tools = tools.filter((tool, index) => index !== Number(refused[1]));
+  }
+}
+// Adds pieces of calls to those that came before.
+function addCalls(calls, pieces) {
+  for (const {index, id, function: {name, arguments: text}} of pieces || []) {
+    const call = calls[index] = calls[index] || {id, type: 'function', function: {name, arguments: ''}};
+    call.function.arguments += text || '';
+  }
+}
 async function* ask(turns, signal) {
-  const response = await fetch('/v1/chat/completions',
-      {method: 'POST', headers: headers(), body: JSON.stringify(requestBody(turns)), signal});
-  if (!response.ok) throw new Error(await failureOf(response));
+  const response = await requestAnswer(turns, await listTools(signal), signal);
+  const calls = [];
   for await (const chunk of eventsOf(response)) {
     if (chunk.error) throw new Error(chunk.error.message);
-    const delta = chunk.choices.length ? chunk.choices[0].delta : {};
+    const choice = chunk.choices.length ? chunk.choices[0] : {delta: {}};
+    const {delta} = choice;
+    addCalls(calls, delta.tool_calls);
     yield {text: delta.content, thoughts: delta.reasoning_content, draft: chunk.draft && chunk.draft.text,
-           counts: chunk.timings && countsOf(chunk)};
+           counts: chunk.timings && countsOf(chunk), calls: choice.finish_reason === 'tool_calls' ? calls : null};
   }
 }
 
@@ -75,5 +97,5 @@ async function listModels() {
   at('model').hidden = models.length < 2;
   await readProperties();
 }
-beginPage({ask, isReady: () => true, ...attachments, storageKey: 'chat', limitOfPictures: () => bodyLimit});
+beginPage({ask, isReady: () => true, ...attachments, ...toolCalls, storageKey: 'chat', limitOfPictures: () => bodyLimit});
 listModels();

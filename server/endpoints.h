@@ -52,6 +52,10 @@ void SetAdapters(const Services& services, Call& call);
 void Slots(const Services& services, Call& call);
 void ActOnSlot(const Services& services, Call& call);
 
+// endpoints_tools.cc
+void ListTools(const Services& services, Call& call);
+void CallTool(const Services& services, Call& call);
+
 // endpoints_tokenizer.cc
 void TokenizerInfo(const Services& services, Call& call);
 void Tokenize(const Services& services, Call& call);

@@ -22,6 +22,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/slots/*", ActOnSlot},
     {"GET", "/lora-adapters", ListAdapters},
     {"POST", "/lora-adapters", SetAdapters},
+    {"GET", "/mcp/tools", ListTools, true, &ApiOptions::tools},
+    {"POST", "/mcp/call", CallTool, true, &ApiOptions::tools},
     {"GET", "/metrics", MetricsText, true, &ApiOptions::metrics},
     {"GET", "/tokenizer_info", TokenizerInfo},
     {"POST", "/tokenize", Tokenize},

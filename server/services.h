@@ -11,6 +11,7 @@
 #include "core/base/status.h"
 #include "core/config/config.h"
 #include "engine/scheduling/snapshot_store.h"
+#include "server/mcp/tool_servers.h"
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/running_requests.h"
@@ -43,9 +44,11 @@ struct ApiOptions {
   bool metrics = true;
   bool embeddings = true;
   bool slots = true;
-  std::shared_ptr<const WebFolder> web_folder = {};  // of `web`
-  std::shared_ptr<SnapshotStore> snapshots = {};     // of prompts on disk; null: none
-  std::shared_ptr<SlotFolder> slot_folder = {};      // null: slots are not saved
+  bool tools = false;
+  std::shared_ptr<const WebFolder> web_folder = {};     // of `web`
+  std::shared_ptr<SnapshotStore> snapshots = {};        // of prompts on disk; null: none
+  std::shared_ptr<SlotFolder> slot_folder = {};         // null: slots are not saved
+  std::shared_ptr<mcp::ToolServers> tool_servers = {};  // of `tools`
   bool allow_pull = false;
   PullFunction pull = {};                               // of allow_pull
   std::function<int64_t()> connections = {};            // how many are open

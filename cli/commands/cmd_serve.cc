@@ -21,6 +21,7 @@
 #include "cli/commands/options.h"
 #include "cli/commands/serve_end.h"
 #include "cli/commands/serve_pull.h"
+#include "cli/commands/serve_tools.h"
 #include "cli/commands/served_models.h"
 #include "cli/reports/trace.h"
 #include "cli/terminal/signals.h"
@@ -45,6 +46,7 @@ struct ServeFlags {
   std::vector<std::string> allowed_origins;
   TraceFlags trace;
   std::string log_prompts;  // a file; empty: none
+  std::string tools;        // a file of MCP servers; empty: none
   bool no_auth = false;
   bool adapters_off = false;  // --lora-init-without-apply
 };
@@ -281,6 +283,17 @@ Result<std::unique_ptr<PromptLog>> OpenPromptLog(const ServeFlags& flags, Consol
   return PromptLog::Open(flags.log_prompts);
 }
 
+// Nothing if the page offers no tools.
+Result<ServedTools> ToolsOf(const ServeFlags& flags, const ServerConfig& config, Console& console) {
+  if (flags.tools.empty()) return ServedTools{};
+  if (!config.page) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "--mcp has tools for the chat page, which server.page switches off; leave one "
+                     "of them out");
+  }
+  return StartTools(flags.tools, console);
+}
+
 // " and 2 others"
 std::string OthersText(size_t others) {
   return fmt::format(" and {} other{}", others, others == 1 ? "" : "s");
@@ -317,6 +330,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
   RL_ASSIGN_OR_RETURN(const auto web_folder, WebFolderOf(config));
   if (config.slot_save_path) RL_RETURN_IF_ERROR(server::CheckSlotFolder(*config.slot_save_path));
+  RL_ASSIGN_OR_RETURN(const ServedTools tools, ToolsOf(flags, config, console));
   SetDrainSeconds(kSecondsToStop);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
   RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models,
@@ -332,6 +346,8 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
   server::ApiOptions api_options = ApiOptionsOf(config, !keys.empty(), console);
   api_options.web_folder = web_folder;
   api_options.snapshots = snapshots;
+  api_options.tool_servers = tools.servers;
+  api_options.tools = tools.servers != nullptr;
   api_options.connections = [&listener]() -> int64_t {
     const server::HttpServer* server = listener.load();
     return server == nullptr ? 0 : static_cast<int64_t>(server->connections());
@@ -357,6 +373,10 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
                                  config.host, http->port(), models.front().id,
                                  models.size() == 1 ? "" : OthersText(models.size() - 1),
                                  info.backend, info.slots, info.capacity));
+  if (tools.servers) {
+    console.WriteError(fmt::format("chat with tools at {}\n",
+                                   PageAddress(config.host, http->port(), tools.token)));
+  }
   const auto reload = [&] {
     auto changed = ReadKeys(loaded, keys.WithoutKeys(), console);
     const Status status = changed ? CheckAccess(flags, config, !changed->empty(), console)
@@ -370,9 +390,11 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
   api->Drain();
   http->StopListening();
   if (!http->WaitUntilIdle(Seconds(config.drain))) api->CancelAll();
+  if (tools.servers) tools.servers->Stop();
   http->WaitUntilIdle(std::chrono::seconds(1));
   listener = nullptr;
   http.reset();
+  if (tools.servers) tools.servers->End();
   // The models write their snapshots while the limit of time and a second signal still end them.
   api->Finish();
   if (snapshots) snapshots->Flush();
@@ -448,6 +470,11 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--log-prompts", flags->log_prompts,
                    "File to append the bodies of all requests to; only its owner may read it")
+      ->option_text("FILE");
+  command
+      ->add_option("--mcp", flags->tools,
+                   "File of MCP servers (mcpServers) whose tools the chat page offers; each call "
+                   "asks the user")
       ->option_text("FILE");
   AddTraceOptions(*command, flags->trace);
   command

@@ -353,6 +353,7 @@ HttpRequest Connection::TakeRequest() {
                       .authorization = field("Authorization"),
                       .api_key = field("X-Api-Key"),
                       .anthropic_version = field("Anthropic-Version"),
+                      .tools_token = field("X-Rullama-Tools"),
                       .user_agent = field("User-Agent"),
                       .accept = field("Accept"),
                       .content_type = field("Content-Type"),

@@ -20,6 +20,7 @@ struct HttpRequest {
   std::string authorization;
   std::string api_key;  // X-Api-Key
   std::string anthropic_version;
+  std::string tools_token;  // X-Rullama-Tools
   std::string user_agent;
   std::string accept;
   std::string content_type;

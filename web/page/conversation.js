@@ -1,6 +1,6 @@
 // The conversation of the pages on which people chat: what was said, how it is drawn while it comes, stopping and
 // asking again. After markdown.js.
-let messages = [];   // {role, content, thoughts, pictures}
+let messages = [];   // {role, content, thoughts, pictures, wire}; wire: further members of a request's message
 let running = null;  // the AbortController of the answer that comes
 let page = null;     // the parts that pages have of their own: see beginPage()
 const keep = () => { try { sessionStorage.setItem(page.storageKey, JSON.stringify(messages)); } catch (full) { sessionStorage.removeItem(page.storageKey); } };
@@ -60,10 +60,10 @@ function addButton(parent, text, action, name) {
 function addRegenerate() {
   addButton(log, 'Regenerate', () => {
     if (running || !page.isReady()) return;
-    if (messages.length && messages[messages.length - 1].role === 'assistant') {
-      messages.pop();
-      const answers = log.querySelectorAll('article[data-role=assistant]');
-      answers[answers.length - 1].remove();
+    while (messages.length && messages[messages.length - 1].role !== 'user') messages.pop();
+    for (const article of [...log.querySelectorAll('article')].reverse()) {
+      if (article.dataset.role === 'user') break;
+      article.remove();
     }
     answer();
   }, 'again');
@@ -94,20 +94,17 @@ function samplingSettings() {
 }
 // The conversation as messages of a request. `contentOf` gives the content of one.
 function turnsOf(list, contentOf) {
-  const turns = list.map(message => ({role: message.role, content: contentOf(message)}));
+  const turns = list.map(message => ({role: message.role, content: contentOf(message), ...message.wire}));
   if (at('system').value) turns.unshift({role: 'system', content: at('system').value});
   return turns;
 }
 
-async function answer() {
-  const controller = new AbortController();
-  const conversation = messages;
-  removeExtras();
-  setRunning(controller);
+// Draws one answer while it comes. Returns what was said, and how it ended: {said, calls, failure}.
+async function speak(signal, conversation) {
   const parts = addArticle('assistant');
   const drawing = new Drawing(parts.body);
   const said = {role: 'assistant', content: '', thoughts: ''};
-  let thoughts = null, draft = null, drafted = '', frame = 0, counts = '';
+  let thoughts = null, draft = null, drafted = '', frame = 0, counts = '', calls = null;
   const draw = () => {
     frame = 0;
     const follow = isAtEnd();
@@ -118,8 +115,9 @@ async function answer() {
   };
   let failure = '';
   try {
-    for await (const part of page.ask(messages, controller.signal)) {
+    for await (const part of page.ask(messages, signal)) {
       if (part.counts) counts = part.counts;
+      if (part.calls) calls = part.calls;
       if (part.draft) draft = draft || addDraft(parts);
       drafted = part.draft || '';
       if (part.thoughts) {
@@ -130,23 +128,44 @@ async function answer() {
       frame = frame || requestAnimationFrame(draw);
     }
   } catch (error) {
-    if (!controller.signal.aborted) failure = error.message || String(error);
+    if (!signal.aborted) failure = error.message || String(error);
   }
   if (frame) cancelAnimationFrame(frame);
   if (draft) draft.remove();
   draft = null;
-  setRunning(null);
-  if (messages !== conversation) return;  // a new one has begun
+  if (messages !== conversation) return {};
   draw();
-  if (failure && !said.content) parts.article.remove();
-  else messages.push(said);
-  keep();
+  if (!said.content && (failure || calls && !said.thoughts)) parts.article.remove();
   if (counts) {
     const line = make('div', counts);
     line.className = 'counts';
     parts.article.append(line);
   }
-  if (failure) showFailure(failure);
+  return {said, calls, failure};
+}
+async function answer() {
+  const controller = new AbortController();
+  const {signal} = controller;
+  const conversation = messages;
+  removeExtras();
+  setRunning(controller);
+  let outcome = {};
+  do {
+    outcome = await speak(signal, conversation);
+    if (messages !== conversation) break;
+    const {said, calls, failure} = outcome;
+    if (calls) {
+      const results = await page.runCalls(calls, signal);
+      if (messages !== conversation) break;
+      messages.push({...said, wire: {tool_calls: calls}}, ...results);
+    } else if (!failure || said.content) {
+      messages.push(said);
+    }
+    keep();
+  } while (outcome.calls && !signal.aborted);
+  setRunning(null);
+  if (messages !== conversation) return;  // a new one has begun
+  if (outcome.failure) showFailure(outcome.failure);
   else addRegenerate();
   if (isAtEnd()) toEnd();
   box.focus();
@@ -165,14 +184,19 @@ function send() {
 function newChat() {
   if (running) running.abort();
   messages = [];
+  if (page.forget) page.forget();
   keep();
   log.replaceChildren();
   page.takeAttachments();
 }
 
 // Begins a page, which gives
-//   ask(messages, signal)   an asynchronous iterator of {text, thoughts, draft, counts}, each of them optional: pieces
-//                           that are added, the canvas as it is, and a line about the whole answer
+//   ask(messages, signal)   an asynchronous iterator of {text, thoughts, draft, counts, calls}, each of them optional:
+//                           pieces that are added, the canvas as it is, a line about the whole answer, and the calls of
+//                           tools that it ends with
+//   runCalls(calls, signal) where there are tools: the messages with the results, one for each call, drawn already
+//   drawResult(message)     draws such a message of a conversation that was kept
+//   forget()                a new conversation begins; may be missing
 //   isReady()               whether a model can be asked now; if not, it says why
 //   hasAttachments()        whether the next message has more than its text
 //   takeAttachments()       what it has, as members of the message; it has nothing afterwards
@@ -195,6 +219,8 @@ function beginPage(own) {
   for (const message of JSON.parse(sessionStorage.getItem(page.storageKey) || '[]')) {
     messages.push(message);
     if (message.role === 'user') { addUser(message); continue; }
+    if (message.role === 'tool') { page.drawResult(message); continue; }
+    if (!message.content && !message.thoughts && message.wire) continue;
     const parts = addArticle('assistant');
     if (message.thoughts) addThoughts(parts).data = message.thoughts;
     new Drawing(parts.body).draw(message.content);
