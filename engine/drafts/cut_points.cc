@@ -46,9 +46,8 @@ bool IsSnapshotPoint(std::span<const int64_t> cuts, int64_t position, int64_t ch
   constexpr size_t kChunksBetween = 8;
   const auto at = static_cast<size_t>(std::ranges::lower_bound(cuts, position) - cuts.begin());
   const int64_t before = at == 0 ? 0 : cuts[at - 1];
-  const bool before_last_border = at + 2 == cuts.size() && cuts.back() - position < chunk;
-  return position - before < chunk || at + 1 == cuts.size() || before_last_border ||
-         (at + 1) % kChunksBetween == 0;
+  const bool ends_last_chunk = cuts.back() - position < chunk;
+  return position - before < chunk || ends_last_chunk || (at + 1) % kChunksBetween == 0;
 }
 
 }  // namespace rullama

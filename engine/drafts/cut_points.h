@@ -27,9 +27,9 @@ std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, const PromptBorder
                                std::span<const SoftRows> media = {});
 
 // Whether a snapshot is worth its memory at a cut: at turn borders, which cut a chunk short, at the
-// last cut of the prompt, after every eighth, and at the one before a border that ends the prompt:
-// other questions about the same document share no more with it. `position` is one of `cuts`. Pure
-// function.
+// last cut of the prompt, after every eighth, and at the last whole chunk before the borders that
+// end the prompt: other questions about the same document may share no more with it. `position` is
+// one of `cuts`. Pure function.
 bool IsSnapshotPoint(std::span<const int64_t> cuts, int64_t position, int64_t chunk);
 
 }  // namespace rullama

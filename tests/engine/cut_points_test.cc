@@ -69,6 +69,9 @@ TEST(CutPoints, TheLastWholeChunkBeforeTheLastBorderIsWorthASnapshot) {
   EXPECT_TRUE(IsSnapshotPoint(chat, 166, 32)) << "the border at 180 ends the prompt";
   EXPECT_TRUE(IsSnapshotPoint(chat, 180, 32));
   EXPECT_FALSE(IsSnapshotPoint(chat, 134, 32));
+  const std::vector<int64_t> question = {512, 1024, 1390, 1400};  // of a passage and a turn
+  EXPECT_TRUE(IsSnapshotPoint(question, 1024, 512)) << "the passage may be within the question";
+  EXPECT_FALSE(IsSnapshotPoint(question, 512, 512));
   const std::vector<int64_t> text = {32, 64, 96};
   EXPECT_FALSE(IsSnapshotPoint(text, 64, 32)) << "no border follows";
 }
