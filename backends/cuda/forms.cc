@@ -222,7 +222,10 @@ class List {
           for (uint32_t own = 1; own <= most; ++own) AddOpenMatVecDot(values, own);
           continue;
         }
-        AddMatVecDot(Joined(values, {{"kAdapted", 0}}), most, experts != kSideBySide);
+        const Values plain = Joined(values, {{"kAdapted", 0}});
+        const bool has_short = type.is_q4_k && halves == 1 && experts == kDense;
+        if (has_short) AddMatVecDotOf(plain, 1, 1, kShortColumns);
+        AddMatVecDot(plain, most, experts != kSideBySide);
         if (experts == kDense && type.is_often_adapted) {
           AddMatVecDot(Joined(values, {{"kAdapted", 1}}), most, /*has_norms=*/true);
         }
@@ -242,14 +245,16 @@ class List {
     form.sizes = ConstantsOf(Shader::kMatVecDot, {{"kAdapted", 1}});
   }
 
-  Form& AddMatVecDotOf(const Values& values, uint32_t turns, uint32_t own) {
-    constexpr uint32_t kMostColumns = 18432;
+  // Columns of rows in general, and of those that are short (kIsShort in matvec_dot.cuh).
+  static constexpr uint32_t kMostColumns = 18432, kShortColumns = 2048;
+  Form& AddMatVecDotOf(const Values& values, uint32_t turns, uint32_t own,
+                       uint32_t most_columns = kMostColumns) {
     Form& form =
         Add(Shader::kMatVecDot, Joined({{"THREADS", kRowThreads}, {"kOwnRows", own}}, values));
     form.file = "matvec_dot.cuh";
     form.chosen =
-        ConstantsOf(Shader::kMatVecDot, {{"kMaxColumns", kMostColumns / own}, {"kTurns", turns}});
-    Limit(form, {"kMaxColumns"}, kMostColumns / own);
+        ConstantsOf(Shader::kMatVecDot, {{"kMaxColumns", most_columns / own}, {"kTurns", turns}});
+    Limit(form, {"kMaxColumns"}, most_columns / own);
     Limit(form, {"kTurns"}, turns);
     return form;
   }

@@ -27,13 +27,16 @@
 // for any type do without.
 //
 // Chunks of a row of weights that a lane has under way at a time: as many as there are registers
-// for.
+// for. Of a short row a lane has one pair, mostly: then fewer registers do, and the blocks of two
+// kernels share a multiprocessor.
 #ifdef OPEN
 #define kPairs false
+#define kIsShort false
 #define kUnderWay 2
 #else
 #define kPairs (kType == kQ4_K)
-#define kUnderWay (kPairs && kHalves == 1 ? 8 : 4)
+#define kIsShort (kMaxColumns <= 2048)
+#define kUnderWay (kIsShort ? 2 : !kPairs ? 4 : kHalves == 1 ? 8 : 4)
 #endif
 
 // A thread loads quads of a row some at a time, and decodes the chunks of some rows of weights.
@@ -58,7 +61,7 @@ __shared__ float2 shared_scale[kOwnRows * kRuns];  // and the sum of the run
 // The sum of the squares of each row, by warp: of the row as it comes, then of what it becomes.
 __shared__ float4 shared_squares[2 * kOwnRows * SUBGROUP_COUNT / 4];
 // Quads of a row without norms that a thread has under way.
-#define kQuadsUnderWay 2
+#define kQuadsUnderWay 3
 
 // sum + the dot product of four signed bytes and four unsigned ones.
 __forceinline__ int AddDot(uint a, uint b, int sum) {
@@ -294,6 +297,15 @@ __forceinline__ void StageRow(ARGS_ uint own) {
   }
 }
 
+// PrefetchAll by the lanes of a subgroup.
+__forceinline__ void PrefetchByLanes(const void* from, uint bytes) {
+  constexpr uint kLine = 128;
+  if (from == nullptr) return;
+  for (uint at = SUBGROUP_LANE * kLine; at < bytes; at += SUBGROUP_SIZE * kLine) {
+    Prefetch((const uchar*)from + at);
+  }
+}
+
 __forceinline__ uint Chunks(const Push& push) { return push.k / 32; }
 
 __forceinline__ uint ExpertOf(OWNED_ uint place) {
@@ -521,6 +533,8 @@ __forceinline__ void StoreResult(OWNED_ ARGS_ uint own, uint lane, uint weight_r
   FLOATS(y)[Offset(FirstOwnRow() + own) * push.n + weight_row] = y * extra;
 }
 
+#undef LEAST_BLOCKS
+#define LEAST_BLOCKS (kIsShort ? 2 : 1)
 EARLY_KERNEL(matvec_dot) {
   NEW_OWN;
   MINE(rows) = 1;
@@ -540,16 +554,21 @@ EARLY_KERNEL(matvec_dot) {
   if (IsOfA(ARGS WORKGROUP)) return RunOfA(ARGS overlap);
   Adapter adapter;
   if (kAdapted != 0) adapter = AdapterOf(push);
+  // The host wrote the record before the step. The last subgroup, which has the fewest rows, brings
+  // it and what it names into caches: others would wait for it before they ask for weights.
+  const Prologue* first = push.prologue;
+  if (first != nullptr && SUBGROUP_INDEX == SUBGROUP_COUNT - 1) {
+    PrefetchByLanes(first->weight, push.k * 4);
+    PrefetchByLanes(first->norm_weight, push.k * 4);
+  }
+  // A subgroup without a row leaves its time and the memory's to the others.
+  const uint first_together = begin + FirstTogether() / push.lanes;
   WeightRow rows[kHalves];
   UNROLL for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(OWNED ARGS begin + group, h);
-  UNROLL for (uint i = 0; i < kUnderWay; ++i) LoadTurn(OWNED ARGS rows, 0, i, lane);
-  if (kAdapted != 0) LoadB(OWNED ARGS adapter, lane, begin + group);
-  // The host wrote the record before the step.
-  const Prologue* first = push.prologue;
-  if (first != nullptr) {
-    PrefetchAll(first->weight, push.k * 4);
-    PrefetchAll(first->norm_weight, push.k * 4);
+  if (first_together < end) {
+    UNROLL for (uint i = 0; i < kUnderWay; ++i) LoadTurn(OWNED ARGS rows, 0, i, lane);
   }
+  if (kAdapted != 0) LoadB(OWNED ARGS adapter, lane, begin + group);
   if (ME == 0 && IsGateOfExtra(push)) Prefetch(push.extra + (FirstOwnRow() * push.n + begin) * 4);
   // Weights are constant: the first of them are on their way before there is a row of x.
   if (kExperts == kNoExperts) WAIT_FOR_INPUTS();
@@ -569,8 +588,6 @@ EARLY_KERNEL(matvec_dot) {
   }
   BARRIER();
   UNROLL for (uint own = 0; own < kOwnRows; ++own) MINE(factor)[own] = FactorOf(ARGS first, own);
-  // A subgroup without a row leaves its time to the others.
-  const uint first_together = begin + FirstTogether() / push.lanes;
   for (uint first_row = begin; first_row - begin + first_together < end; first_row += groups) {
     const uint weight_row = first_row + group;
     float extra[kOwnRows];
@@ -580,11 +597,10 @@ EARLY_KERNEL(matvec_dot) {
     UNROLL for (uint i = 0; i < kOwnRows * kHalves; ++i) MINE(acc)[i] = 0.0f;
     const uint turn = push.lanes * kUnderWay;
     for (uint first = 0; first < Chunks(push); first += turn) {
-      // A chunk makes room for that of the next turn, or in the end for itself once more: a choice
-      // would wait for it.
+      // A chunk makes room for that of the next turn.
       const bool ends_row = first + turn >= Chunks(push);
       const bool ends = ends_row && first_row + groups >= end;
-      const uint next = ends ? first : ends_row ? 0 : first + turn;
+      const uint next = ends_row ? 0 : first + turn;
       if (kAdapted != 0 && ends_row && first_row == begin) LookForSums(OWNED ARGS lane);
       if (ends_row && !ends) {
         UNROLL for (uint h = 0; h < kHalves; ++h) {
@@ -594,6 +610,7 @@ EARLY_KERNEL(matvec_dot) {
       constexpr uint kAtATime = kPairs ? 2 : 1;
       UNROLL for (uint i = 0; i < kUnderWay; i += kAtATime) {
         AddTurn(OWNED ARGS first, i, lane);
+        if (ends) continue;
         UNROLL for (uint j = i; j < i + kAtATime; ++j) LoadTurn(OWNED ARGS rows, next, j, lane);
       }
     }
