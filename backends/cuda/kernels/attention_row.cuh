@@ -8,6 +8,10 @@
 #include "visible.kernel"
 
 #define kKeys (THREADS / kSplit)  // of a tile
+// Code that a kernel runs once comes from memory, like weights: what is not often repeated stays
+// short.
+#define ROLLED _Pragma("unroll 1")
+
 #define kQuads (kDim / 4)
 #define kLoads ((kQuads + kSplit - 1) / kSplit)  // of a key, by each thread that shares it
 #define kTeamKeys ((kKeys + kTeams - 1) / kTeams)
@@ -26,6 +30,7 @@ __shared__ float4 shared_rows[(THREADS + 2 * ROOM_FOR(kQuads, kMostQuads)) * kGr
 __shared__ float shared_p[2 * kKeys * kGroup];
 __shared__ float shared_weight[kMaxParts * kGroup];
 __shared__ float shared_norm[kGroup + 2];
+__shared__ float2 shared_turns[kTransforms * 2 * ROOM_FOR(kQuads, kMostQuads)];
 __shared__ float shared_max[kGroup];
 __shared__ float shared_sum[kGroup];
 __shared__ float shared_factor[kGroup];
@@ -46,9 +51,15 @@ struct Keys {
   bool sees_fresh, has_more;
 };
 
+// The rows of keys, or of values, of this head: those of the slot in the cache, and the fresh ones.
+struct HeadRows {
+  Memory cached, fresh;
+};
+
 struct Own {
   Keys keys;
   bool has_key, has_value;  // the fresh ones are in shared memory
+  HeadRows key_rows, value_rows;
   uint4 k_words[kMostLoads];
   uint4 v_words[kMostTeamKeys];
   float4 acc[kGroup];
@@ -61,30 +72,78 @@ __forceinline__ uint KvHead() { return FirstHead() / (kHeads / kKvHeads); }
 // ---- the row's own heads ------------------------------------------------------------------------
 
 // Queries of the block come first, then the key and the value.
-__forceinline__ const HeadTransform& HeadsOf(uint item) {
-  return shared_heads[item < kGroup ? 0 : item - kGroup + 1];
-}
+__forceinline__ uint TransformOf(uint item) { return item < kGroup ? 0 : item - kGroup + 1; }
+__forceinline__ const HeadTransform& HeadsOf(uint item) { return shared_heads[TransformOf(item)]; }
 __forceinline__ const float* ValuesOf(uint item) {
   const uint row_heads = item < kGroup ? kHeads : kKvHeads;
   const uint head = item < kGroup ? FirstHead() + item : KvHead();
   return FLOATS_AT(AdvanceBy(HeadsOf(item).x, QueryRow() * row_heads + head, kDim * 4));
 }
 
-__forceinline__ void FindNorms(uint items) {
-  for (uint item = SUBGROUP_INDEX; item < items; item += SUBGROUP_COUNT) {
-    const HeadTransform& heads = HeadsOf(item);
-    float squares = 0.0f;
-    if (heads.x != nullptr && heads.eps >= 0.0f) {
-      const float4* values = (const float4*)ValuesOf(item);
-      for (uint quad = SUBGROUP_LANE; quad < kQuads; quad += SUBGROUP_SIZE) {
-        const float4 x = values[quad];
-        squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
-      }
-    }
-    squares = SumOfLanes(squares, SUBGROUP_SIZE);
-    if (SUBGROUP_LANE == 0) {
-      shared_norm[item] = heads.eps < 0.0f ? 1.0f : rsqrtf(squares / float(kDim) + heads.eps);
-    }
+// The items are as many as subgroups at most: each subgroup has one.
+static_assert(kGroup + 2 <= SUBGROUP_COUNT, "an item has no subgroup");
+#define kItemQuads ((ROOM_FOR(kQuads, kMostQuads) + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE)
+
+// The values of this subgroup's item, if they are to be normed.
+struct Item {
+  float4 quads[kItemQuads];
+};
+__forceinline__ bool IsNormed() {
+  return SUBGROUP_INDEX < kGroup + 2 && HeadsOf(SUBGROUP_INDEX).x != nullptr &&
+         HeadsOf(SUBGROUP_INDEX).eps >= 0.0f;
+}
+__forceinline__ Item LoadItem() {
+  Item item;
+  const float4* values = IsNormed() ? (const float4*)ValuesOf(SUBGROUP_INDEX) : nullptr;
+  UNROLL for (uint i = 0; i < kItemQuads; ++i) {
+    const uint quad = i * SUBGROUP_SIZE + SUBGROUP_LANE;
+    item.quads[i] = values != nullptr && quad < kQuads ? values[quad] : BROADCAST(0.0f);
+  }
+  return item;
+}
+
+// Leaves the factor of the norm of each item.
+__forceinline__ void FindNorm(const Item& item) {
+  if (SUBGROUP_INDEX >= kGroup + 2) return;
+  float squares = 0.0f;
+  UNROLL for (uint i = 0; i < kItemQuads; ++i) {
+    const float4 x = item.quads[i];
+    squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+  }
+  squares = SumOfLanes(squares, SUBGROUP_SIZE);
+  const HeadTransform& heads = HeadsOf(SUBGROUP_INDEX);
+  if (SUBGROUP_LANE == 0) {
+    shared_norm[SUBGROUP_INDEX] =
+        heads.eps < 0.0f ? 1.0f : rsqrtf(squares / float(kDim) + heads.eps);
+  }
+}
+
+// A thread finds the turns of some pairs of elements, of all transforms together.
+#define kPairsOfHeads ((kTransforms * 2 * ROOM_FOR(kQuads, kMostQuads) + THREADS - 1) / THREADS)
+struct Positions {
+  uint pos[kPairsOfHeads];
+};
+__forceinline__ bool HasTurn(uint i) {
+  const uint transform = i / (kDim / 2);
+  return transform < kTransforms && shared_heads[transform].x != nullptr &&
+         i % (kDim / 2) < shared_heads[transform].half_rot;
+}
+__forceinline__ Positions LoadPositions() {
+  Positions positions;
+  UNROLL for (uint t = 0; t < kPairsOfHeads; ++t) {
+    const uint i = t * THREADS + ME;
+    positions.pos[t] =
+        HasTurn(i) ? __ldcg(UINTS_AT(shared_heads[i / (kDim / 2)].pos) + QueryRow()) : 0;
+  }
+  return positions;
+}
+// Leaves the turn of each pair whose position is not known to be the one that it was found for.
+__forceinline__ void FindTurns(const Positions& positions, const Positions* known) {
+  UNROLL for (uint t = 0; t < kPairsOfHeads; ++t) {
+    const uint i = t * THREADS + ME, pos = positions.pos[t];
+    if (!HasTurn(i) || (known != nullptr && known->pos[t] == pos)) continue;
+    const uint2 rate = ((const uint2*)shared_heads[i / (kDim / 2)].rates)[i % (kDim / 2)];
+    shared_turns[i] = CosSin(Turns(pos, rate));
   }
 }
 
@@ -121,20 +180,17 @@ __forceinline__ void RotatePair(ARGS_ uint item, uint pair) {
     b *= FLOATS_AT(heads.weight)[j];
   }
   float2 turn = make_float2(1.0f, 0.0f);
-  if (turns) {
-    const uint2 rate = ((const uint2*)heads.rates)[pair];
-    turn = CosSin(Turns(UINTS_AT(heads.pos)[QueryRow()], rate));
-  }
+  if (turns) turn = shared_turns[TransformOf(item) * (kDim / 2) + pair];
   const float2 turned = Turned(a, b, turn);
   PutElement(ARGS item, i, turned.x);
   PutElement(ARGS item, j, turned.y);
 }
 
-__forceinline__ void PrepareHeads(ARGS_ bool fresh) {
+__forceinline__ void PrepareHeads(ARGS_ const Item& item, bool fresh) {
   const uint items = fresh ? kGroup + 2 : kGroup;
-  FindNorms(items);
+  FindNorm(item);
   BARRIER();
-  for (uint i = ME; i < items * (kDim / 2); i += THREADS) {
+  ROLLED for (uint i = ME; i < items * (kDim / 2); i += THREADS) {
     RotatePair(ARGS i / (kDim / 2), i % (kDim / 2));
   }
   if (ME < kGroup) {
@@ -233,20 +289,30 @@ __forceinline__ Keys FindKeys(const Push& push) {
   return keys;
 }
 
-// Four elements of the key or value of a number, as they lie in memory.
-__forceinline__ uint4 LoadQuad(const Keys& keys, Memory state, Memory fresh, int at, uint quad) {
+__forceinline__ uint HeadBytes() { return kDim * (kType == kF32 ? 4 : 2); }
+__forceinline__ HeadRows RowsOf(int slot, Memory state, Memory fresh) {
+  const Offset of_slot = Offset(slot) * kCapacity * kKvHeads;
+  return {state + (of_slot + KvHead()) * HeadBytes(), fresh + KvHead() * HeadBytes()};
+}
+
+// The row of a number, whose place in the cache is `place` if that is not beyond its end. A
+// remainder takes long, and so there is one for a tile.
+__forceinline__ Memory RowAt(const Keys& keys, const HeadRows& rows, int at, uint place) {
   // Before its own row there are those of the keys before it, after it all in their order.
   const uint new_row = kOneRow != 0      ? 0
                        : at <= keys.past ? uint(keys.fresh_row - (keys.past - at))
                                          : uint(at - keys.past - 1);
   const bool is_new = at >= keys.stored;
-  // A remainder takes long, and caches mostly have not come round.
-  const uint place = uint(at) < kCapacity ? uint(at) : uint(at) % kCapacity;
-  const Offset row = is_new ? new_row : Offset(keys.slot) * kCapacity + place;
-  const Memory base = is_new ? fresh : state;
-  const Offset from = (row * kKvHeads + KvHead()) * kQuads + quad;
-  if (kType == kF32) return ((const uint4*)base)[from];
-  const uint2 words = ((const uint2*)base)[from];
+  ROLLED while (place >= kCapacity) place -= kCapacity;
+  const Offset row = Offset(is_new ? new_row : place) * (kKvHeads * HeadBytes());
+  return (is_new ? rows.fresh : rows.cached) + row;
+}
+__forceinline__ uint PlaceOf(int tile) { return uint(tile) % kCapacity; }
+
+// Four elements of a row, as they lie in memory.
+__forceinline__ uint4 QuadIn(Memory row, uint quad) {
+  if (kType == kF32) return ((const uint4*)row)[quad];
+  const uint2 words = ((const uint2*)row)[quad];
   return make_uint4(words.x, words.y, 0, 0);
 }
 __forceinline__ float4 QuadOf(uint4 words) {
@@ -255,28 +321,26 @@ __forceinline__ float4 QuadOf(uint4 words) {
 
 __forceinline__ void LoadKeys(OWNED_ ARGS_ int tile) {
   const Keys& keys = MINE(keys);
-  const int at = tile + int(ME / kSplit);
+  const int key = int(ME / kSplit), at = tile + key;
   const bool wanted = Sees(ARGS keys, at) && !(MINE(has_key) && at == keys.past);
+  const Memory row = RowAt(keys, MINE(key_rows), at, PlaceOf(tile) + key);
   UNROLL for (uint b = 0; b < kMostLoads; ++b) {
     const uint quad = min(ME % kSplit + b * kSplit, kQuads - 1);
-    MINE(k_words)
-    [b] = wanted && b < kLoads ? LoadQuad(keys, push.k_state, push.k_new, at, quad)
-                               : make_uint4(0, 0, 0, 0);
+    MINE(k_words)[b] = wanted && b < kLoads ? QuadIn(row, quad) : make_uint4(0, 0, 0, 0);
   }
 }
 
 __forceinline__ void LoadValues(OWNED_ ARGS_ int tile) {
   const Keys& keys = MINE(keys);
-  const uint team = ME / kQuads;
+  const uint team = ME / kQuads, place = PlaceOf(tile);
   UNROLL for (uint t = 0; t < kMostTeamKeys; ++t) {
     const uint key = team * kTeamKeys + t;
     const int at = tile + int(key);
     // Rows that the query does not see may hold anything.
     const bool wanted = t < kTeamKeys && team < kTeams && key < kKeys && Sees(ARGS keys, at) &&
                         !(MINE(has_value) && at == keys.past);
-    MINE(v_words)
-    [t] =
-        wanted ? LoadQuad(keys, push.v_state, push.v_new, at, ME % kQuads) : make_uint4(0, 0, 0, 0);
+    const Memory row = RowAt(keys, MINE(value_rows), at, place + key);
+    MINE(v_words)[t] = wanted ? QuadIn(row, ME % kQuads) : make_uint4(0, 0, 0, 0);
   }
 }
 
@@ -293,7 +357,10 @@ __forceinline__ void Scores(OWNED_ ARGS_ int tile, uint buffer_at) {
     const uint quad = part + b * kSplit;
     if (b >= kLoads || quad >= kQuads) continue;
     const float4 k = is_fresh ? shared_rows[kGroup * kQuads + quad] : QuadOf(MINE(k_words)[b]);
-    UNROLL for (uint i = 0; i < kGroup; ++i) sum[i] += dot(k, shared_rows[i * kQuads + quad]);
+    UNROLL for (uint i = 0; i < kGroup; ++i) {
+      const float4 q = shared_rows[i * kQuads + quad];
+      sum[i] = fma(k.x, q.x, fma(k.y, q.y, fma(k.z, q.z, fma(k.w, q.w, sum[i]))));
+    }
   }
   UNROLL for (uint i = 0; i < kGroup; ++i) {
     const float score = SumOfLanes(sum[i], kSplit) * kScale;
@@ -305,7 +372,7 @@ __forceinline__ void Scores(OWNED_ ARGS_ int tile, uint buffer_at) {
 
 // Scores to weights, with a running maximum.
 __forceinline__ void Softmax(uint buffer_at) {
-  for (uint i = SUBGROUP_INDEX; i < kGroup; i += SUBGROUP_COUNT) {
+  ROLLED for (uint i = SUBGROUP_INDEX; i < kGroup; i += SUBGROUP_COUNT) {
     const float old = shared_max[i];
     const bool is_key = SUBGROUP_LANE < kKeys;
     float* p = shared_p + buffer_at + i * kKeys + SUBGROUP_LANE;
@@ -335,7 +402,7 @@ __forceinline__ void AddValues(OWNED_ int tile, uint buffer_at) {
     const float4 v =
         is_fresh ? shared_rows[(kGroup + 1) * kQuads + ME % kQuads] : QuadOf(MINE(v_words)[t]);
     UNROLL for (uint i = 0; i < kGroup; ++i) {
-      MINE(acc)[i] += shared_p[buffer_at + i * kKeys + key] * v;
+      MINE(acc)[i] = fma(BROADCAST(shared_p[buffer_at + i * kKeys + key]), v, MINE(acc)[i]);
     }
   }
 }
@@ -345,7 +412,8 @@ __forceinline__ void AddValues(OWNED_ int tile, uint buffer_at) {
 // Sums over teams, each of which put a sum for every quad of the group's heads into shared memory.
 __forceinline__ float4 SumOfTeams(uint teams, uint output_at) {
   float4 sum = BROADCAST(0.0f);
-  for (uint team = 0; team < teams; ++team) sum += shared_rows[team * kGroup * kQuads + output_at];
+  ROLLED for (uint team = 0; team < teams; ++team) sum +=
+      shared_rows[team * kGroup * kQuads + output_at];
   return sum;
 }
 
@@ -357,14 +425,14 @@ __forceinline__ float4* PartialOf(ARGS_ uint parts_in_all) {
 // Weights of the parts' sums: y = sum w_i acc_i with w_i = exp(max_i - max) / sum_j exp(max_j -
 // max) sum_j.
 __forceinline__ void WeighParts(const float4* stats, uint parts) {
-  for (uint i = SUBGROUP_INDEX; i < kGroup; i += SUBGROUP_COUNT) {
+  ROLLED for (uint i = SUBGROUP_INDEX; i < kGroup; i += SUBGROUP_COUNT) {
     float most = -kInfinity;
-    for (uint part = SUBGROUP_LANE; part < parts; part += SUBGROUP_SIZE) {
+    ROLLED for (uint part = SUBGROUP_LANE; part < parts; part += SUBGROUP_SIZE) {
       most = fmaxf(most, stats[part * kHeads + FirstHead() + i].y);
     }
     most = MaxOfLanes(most, SUBGROUP_SIZE);
     float sum = 0.0f;
-    for (uint part = SUBGROUP_LANE; part < parts; part += SUBGROUP_SIZE) {
+    ROLLED for (uint part = SUBGROUP_LANE; part < parts; part += SUBGROUP_SIZE) {
       const float4 stat = stats[part * kHeads + FirstHead() + i];
       const float weight = stat.y == -kInfinity ? 0.0f : Exp(stat.y - most);
       shared_weight[i * kMaxParts + part] = weight;
@@ -382,11 +450,11 @@ __forceinline__ void Merge(ARGS_ uint parts_in_all, uint parts) {
   WeighParts(sums + parts_in_all * kHeads * kQuads, parts);
   BARRIER();
   const uint teams = max(THREADS / outputs, 1u);
-  for (uint at = ME; at < teams * outputs; at += THREADS) {
+  ROLLED for (uint at = ME; at < teams * outputs; at += THREADS) {
     const uint output_at = at % outputs;
     const uint head = output_at / kQuads;
     float4 sum = BROADCAST(0.0f);
-    for (uint first_part = at / outputs; first_part < parts; first_part += teams * kAhead) {
+    ROLLED for (uint first_part = at / outputs; first_part < parts; first_part += teams * kAhead) {
       float4 values[kAhead];
       UNROLL for (uint i = 0; i < kAhead; ++i) {
         const uint part = min(first_part + i * teams, parts - 1);
@@ -401,7 +469,7 @@ __forceinline__ void Merge(ARGS_ uint parts_in_all, uint parts) {
     shared_rows[at] = sum;
   }
   BARRIER();
-  for (uint at = ME; at < outputs; at += THREADS) {
+  ROLLED for (uint at = ME; at < outputs; at += THREADS) {
     OUT_FLOAT4S(y)
     [(Offset(QueryRow()) * kHeads + FirstHead()) * kQuads + at] =
         SumOfTeams(teams, at) * shared_factor[at / kQuads];
@@ -446,7 +514,7 @@ __forceinline__ void Finish(OWNED_ ARGS_ uint part, uint parts_in_all, uint part
     }
   }
   BARRIER();
-  for (uint at = ME; at < kGroup * kQuads; at += THREADS) {
+  ROLLED for (uint at = ME; at < kGroup * kQuads; at += THREADS) {
     const float all = shared_sum[at / kQuads];
     const float factor = parts > 1 ? 1.0f : all > 0.0f ? 1.0f / all : 0.0f;
     const Offset place =
@@ -462,37 +530,77 @@ __forceinline__ void Finish(OWNED_ ARGS_ uint part, uint parts_in_all, uint part
   if (ArrivesLast(counter, parts)) Merge(ARGS parts_in_all, parts);
 }
 
+__forceinline__ uint PartsOf(uint tiles) { return tiles > kFewTiles ? min(WORKGROUPS, tiles) : 1; }
+
+// Asks for the cached rows of the first tile, before the wait. What says which ones they are was
+// mostly written by the host; where a kernel of the step is yet to write it, some rows of the cache
+// are asked for in vain. It is read past the first cache, which is not told of changes.
+__forceinline__ void PrefetchTile(const Push& push) {
+  constexpr uint kLine = 128;
+  const int slot = __ldcg(INTS(q_slot)), pos = __ldcg(INTS(q_pos));
+  if (slot < 0 || slot >= int(kSlots)) return;
+  const int past = __ldcg(INTS(past) + slot);
+  const int first = max(max(FirstOld(ARGS pos, past), past - int(kCapacity)), 0);
+  if (first >= past) return;
+  const uint parts = PartsOf(uint(past - first) / kKeys + 1);
+  const int tile = first + int(WORKGROUP * kKeys);
+  const uint key = ME / kSplit;
+  if (WORKGROUP >= parts || tile + int(key) >= past) return;
+  uint place = PlaceOf(tile) + key;
+  ROLLED while (place >= kCapacity) place -= kCapacity;
+  const Offset at = Offset(place) * (kKvHeads * HeadBytes());
+  const Memory keys = RowsOf(slot, push.k_state, nullptr).cached + at;
+  const Memory values = RowsOf(slot, push.v_state, nullptr).cached + at;
+  ROLLED for (uint line = ME % kSplit * kLine; line < HeadBytes(); line += kSplit * kLine) {
+    Prefetch(keys + line);
+    Prefetch(values + line);
+  }
+}
+
 EARLY_KERNEL(attention_row) {
   // The host wrote the records before the step.
   const uint words = sizeof(shared_heads) / 4;
-  for (uint i = ME; i < words; i += THREADS) {
+  ROLLED for (uint i = ME; i < words; i += THREADS) {
     ((uint*)shared_heads)[i] = ((const uint*)push.transforms)[i];
   }
   BARRIER();
-  for (uint i = 0; i < kTransforms; ++i) {
+  ROLLED for (uint i = 0; i < kTransforms; ++i) {
     PrefetchAll(shared_heads[i].weight, kDim * 4);
     PrefetchAll(shared_heads[i].rates, shared_heads[i].half_rot * 8);
+  }
+  // Positions, which mostly the host wrote, are used before the wait and checked after it.
+  Positions early;
+  if (kOneRow != 0) {
+    early = LoadPositions();
+    PrefetchTile(push);
+    FindTurns(early, nullptr);
   }
   WAIT_FOR_INPUTS();
   if (kOneRow == 0 && QueryRow() >= ROWS_OF(rows)) return;
   NEW_OWN;
+  // All that is read first is on its way at the same time.
+  const Item item = LoadItem();
+  const Positions positions = LoadPositions();
   MINE(keys) = FindKeys(push);
   const int first = MINE(keys).first, past = MINE(keys).past;
   const uint tiles = uint(past - first) / kKeys + 1;
-  const uint part = WORKGROUP, parts = tiles > kFewTiles ? min(WORKGROUPS, tiles) : 1;
+  const uint part = WORKGROUP, parts = PartsOf(tiles);
   if (part >= parts) return;
   int tile = first + int(part * kKeys);
   const int turn = int(parts * kKeys);
   // The last tile has the fresh key.
   const bool fresh = (tiles - 1) % parts == part;
+  MINE(key_rows) = RowsOf(MINE(keys).slot, push.k_state, push.k_new);
+  MINE(value_rows) = RowsOf(MINE(keys).slot, push.v_state, push.v_new);
   MINE(has_key) = fresh && shared_heads[1].x != nullptr;
   MINE(has_value) = fresh && shared_heads[2].x != nullptr;
   LoadKeys(OWNED ARGS tile);
   LoadValues(OWNED ARGS tile);
-  PrepareHeads(ARGS fresh);
+  FindTurns(positions, kOneRow != 0 ? &early : nullptr);
+  PrepareHeads(ARGS item, fresh);
   UNROLL for (uint i = 0; i < kGroup; ++i) MINE(acc)[i] = BROADCAST(0.0f);
   uint buffer_at = 0;
-  for (; tile <= past; tile += turn) {
+  ROLLED for (; tile <= past; tile += turn) {
     Scores(OWNED ARGS tile, buffer_at);
     if (tile + turn <= past) LoadKeys(OWNED ARGS tile + turn);
     BARRIER();
