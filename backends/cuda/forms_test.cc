@@ -168,6 +168,33 @@ TEST(CudaForms, ProductsOfAllTypesAndShapes) {
   }
 }
 
+// Products of one row of x with short rows of Q4_K have a form of their own, which is looked for
+// first; gated ones do not.
+TEST(CudaForms, ShortRowsTakeFewRegisters) {
+  const gpu::Target target = TargetOfH200({});
+  const auto form_of = [&](int64_t columns, bool gated) {
+    const std::vector<int64_t> dims{2048, columns};
+    const gpu::ProductShape shape{.mode = ProductMode::kDense,
+                                  .weight = gpu::ShapeOf(DType::kQ4_K, dims),
+                                  .n = 2048,
+                                  .used = 1,
+                                  .gated = gated};
+    const gpu::ProductStep step{.rows = 1,
+                                .decisive = 1,
+                                .has_prologue = false,
+                                .may_take_bytes = true,
+                                .half_parts = 1,
+                                .results_beside = 0,
+                                .experts = {}};
+    const KeyOf key_of{shape, gated ? 1U : 0U, 1, false};
+    return FindForm(std::visit(key_of, gpu::ChooseProduct(shape, step, target)));
+  };
+  EXPECT_EQ(form_of(1536, false), form_of(2048, false));
+  EXPECT_NE(form_of(2048, false), form_of(2304, false));
+  EXPECT_EQ(form_of(2048, true), form_of(1536, true));
+  EXPECT_LT(form_of(2048, false), form_of(2304, false));
+}
+
 // With no tensor cores, none do.
 TEST(CudaForms, WarpgroupsMultiplyWhereTheCodeUsesThem) {
   Facts facts;
