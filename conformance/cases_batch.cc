@@ -119,6 +119,95 @@ void BatchAdapted(CaseBuilder& b, DType dtype) {
   }
 }
 
+// Adapters of rows, and stacks of them for weights [n, kBatchWidth]. Some rows have none.
+class BatchAdapters {
+ public:
+  explicit BatchAdapters(CaseBuilder& b) : b_(b), x_(b.Floats("x", F({kT, kBatchWidth}), -1, 1)) {
+    constexpr int64_t kPlaces = 2;
+    std::vector<int32_t> ids;
+    std::vector<double> factors;
+    for (int64_t i = 0; i < b.extents().t * kPlaces; ++i) {
+      ids.push_back(static_cast<int32_t>(b.random().Int(0, kCount - 1)));
+      factors.push_back(static_cast<double>(b.random().Int(-1, 2)));
+    }
+    ids_ = b.Ints("ids", I({kT, kPlaces}), ids);
+    factors_ = b.Floats("factors", F({kT, kPlaces}), factors);
+  }
+
+  [[nodiscard]] ValueId x() const { return x_; }
+  [[nodiscard]] ValueId ids() const { return ids_; }
+  [[nodiscard]] ValueId factors() const { return factors_; }
+  ValueId A(const std::string& name, int64_t n) const {
+    return b_.Constant(name + ".a" + std::to_string(n), F({kCount, n / 12, kBatchWidth}), -0.2,
+                       0.2);
+  }
+  ValueId B(const std::string& name, int64_t n) const {
+    return b_.Constant(name + ".b" + std::to_string(n), F({kCount, n, n / 12}), -0.2, 0.2);
+  }
+  // `base` and what the adapters of `name` add.
+  ValueId Sum(ValueId base, const std::string& name, int64_t n) const {
+    return b_.graph().Add(ops::AdapterSum{.x = x_,
+                                          .base = base,
+                                          .a = A(name, n),
+                                          .b = B(name, n),
+                                          .ids = ids_,
+                                          .factors = factors_},
+                          name + ".sum" + std::to_string(n));
+  }
+
+ private:
+  static constexpr int64_t kCount = 3;
+
+  CaseBuilder& b_;
+  ValueId x_, ids_, factors_;
+};
+
+void BatchRowAdapted(CaseBuilder& b, DType dtype) {
+  AddCaches(b, kSmallCaches);
+  const BatchAdapters rows(b);
+  for (const int64_t n : {96, 67}) {
+    const auto weight = [&](const char* name) {
+      return b.Weight(name + std::to_string(n), {dtype, {n, kBatchWidth}});
+    };
+    const ValueId product = b.graph().Add(ops::RowAdaptedLinear{.x = rows.x(),
+                                                                .weight = weight("weight"),
+                                                                .a = rows.A("weight", n),
+                                                                .b = rows.B("weight", n),
+                                                                .ids = rows.ids(),
+                                                                .factors = rows.factors()},
+                                          "product" + std::to_string(n));
+    b.Output(rows.Sum(product, "second", n));
+    b.Output(b.graph().Add(ops::RowAdaptedGeGluLinear{.x = rows.x(),
+                                                      .gate_weight = weight("gate"),
+                                                      .gate_a = rows.A("gate", n),
+                                                      .gate_b = rows.B("gate", n),
+                                                      .up_weight = weight("up"),
+                                                      .up_a = rows.A("up", n),
+                                                      .up_b = rows.B("up", n),
+                                                      .ids = rows.ids(),
+                                                      .factors = rows.factors()},
+                           "gated" + std::to_string(n)));
+  }
+}
+
+// The parts of the same layers.
+void BatchAdapterSums(CaseBuilder& b, DType dtype) {
+  AddCaches(b, kSmallCaches);
+  const BatchAdapters rows(b);
+  for (const int64_t n : {96, 67}) {
+    const auto half = [&](const std::string& name) {
+      const ValueId weight = b.Weight(name + std::to_string(n), {dtype, {n, kBatchWidth}});
+      const ValueId base =
+          b.graph().Add(ops::Linear(rows.x(), weight), name + ".base" + std::to_string(n));
+      return rows.Sum(base, name, n);
+    };
+    b.Output(rows.Sum(half("weight"), "second", n));
+    const ValueId gate = half("gate");
+    b.Output(
+        b.graph().Add(ops::GeGlu{.gate = gate, .up = half("up")}, "gated" + std::to_string(n)));
+  }
+}
+
 // One expert that all rows choose, and two of their own for each.
 void BatchExperts(CaseBuilder& b, DType dtype) {
   constexpr int64_t kCount = 6, kUsed = 3, kInner = 256;
@@ -284,6 +373,8 @@ std::vector<CaseSpec> BatchCases() {
   }
   for (const DType dtype : {DType::kF16, DType::kQ4_K, DType::kQ8_0}) {
     add("adapted", OpKind::kAdaptedLinear, BatchAdapted, dtype, kManySlots);
+    add("row_adapted", OpKind::kRowAdaptedLinear, BatchRowAdapted, dtype, kManySlots);
+    add("adapter_sums", OpKind::kAdapterSum, BatchAdapterSums, dtype, kManySlots);
   }
   add("experts", OpKind::kMoeFfn, BatchExperts, DType::kQ3_K, kManySlots);
   add("experts", OpKind::kMoeFfn, BatchExperts, DType::kQ6_K, kFewSlots);

@@ -185,6 +185,100 @@ void AddAdapted(std::vector<CaseSpec>& cases, DType dtype) {
   }
 }
 
+// Adapters among which rows choose.
+class ChosenAdapters {
+ public:
+  ChosenAdapters(CaseBuilder& b, int64_t places) : b_(b) {
+    const auto pairs = static_cast<size_t>(b.extents().t * places);
+    std::vector<int32_t> ids;
+    std::vector<double> factors;
+    for (size_t i = 0; i < pairs; ++i) {
+      // Rows with the same adapter that follow each other, and places without one.
+      ids.push_back(static_cast<int32_t>(i < pairs / 3 ? 1 : b.random().Int(0, kCount - 1)));
+      factors.push_back(i % 5 == 3 ? 0 : b.random().Int(0, 1) == 0 ? -0.5 : 1.25);
+    }
+    ids_ = b.Ints("ids", I({kT, places}), ids);
+    factors_ = b.Floats("factors", F({kT, places}), factors);
+  }
+
+  [[nodiscard]] ValueId ids() const { return ids_; }
+  [[nodiscard]] ValueId factors() const { return factors_; }
+  // The stacks of a weight [n, k].
+  [[nodiscard]] AdapterMatrices Stacks(const std::string& name, int64_t n, int64_t k,
+                                       int64_t rank) const {
+    return {b_.Constant(name + ".a", F({kCount, rank, k}), -0.2, 0.2),
+            b_.Constant(name + ".b", F({kCount, n, rank}), -0.2, 0.2)};
+  }
+
+ private:
+  static constexpr int64_t kCount = 3;
+
+  CaseBuilder& b_;
+  ValueId ids_, factors_;
+};
+
+void AddRowAdapted(std::vector<CaseSpec>& cases, DType dtype) {
+  struct RowAdaptedShape {
+    int64_t t, n, rank, places;
+  };
+  const int64_t k = LengthsOf(dtype)[1];
+  for (const auto [t, n, rank, places] :
+       {RowAdaptedShape{1, 96, 8, 1}, RowAdaptedShape{7, 67, 3, 2}, RowAdaptedShape{40, 160, 16, 1},
+        RowAdaptedShape{150, 288, 33, 3}}) {
+    if (t == 150 && dtype != DType::kQ4_K && dtype != DType::kF16) continue;
+    const std::string suffix = fmt::format("{}_n{}_r{}_t{}", NameOf(dtype), n, rank, t);
+    cases.push_back({"row_adapted_linear/" + suffix, OpKind::kRowAdaptedLinear,
+                     [=, t = t, n = n, rank = rank, places = places](uint64_t seed) {
+                       CaseBuilder b(seed, t);
+                       const ValueId x = UnevenRows(b, k);
+                       const ValueId weight = b.Weight("weight", {dtype, {n, k}});
+                       const ChosenAdapters rows(b, places);
+                       const auto [down, up] = rows.Stacks("weight", n, k, rank);
+                       return OneOp(std::move(b), OpKind::kRowAdaptedLinear,
+                                    {x, weight, down, up, rows.ids(), rows.factors()},
+                                    OpAttrs(OpKind::kRowAdaptedLinear), ToleranceClassOf(dtype));
+                     }});
+    cases.push_back({"row_adapted_geglu_linear/" + suffix, OpKind::kRowAdaptedGeGluLinear,
+                     [=, t = t, n = n, rank = rank, places = places](uint64_t seed) {
+                       CaseBuilder b(seed, t);
+                       const ValueId x = b.Floats("x", F({kT, k}), -0.3, 0.3);
+                       const ValueId gate = b.Weight("gate", {dtype, {n, k}});
+                       const ValueId up = b.Weight("up", {dtype, {n, k}});
+                       const ChosenAdapters rows(b, places);
+                       const auto [gate_a, gate_b] = rows.Stacks("gate", n, k, rank);
+                       const auto [up_a, up_b] = rows.Stacks("up", n, k, rank + 1);
+                       return OneOp(
+                           std::move(b), OpKind::kRowAdaptedGeGluLinear,
+                           {x, gate, gate_a, gate_b, up, up_a, up_b, rows.ids(), rows.factors()},
+                           OpAttrs(OpKind::kRowAdaptedGeGluLinear), ToleranceClassOf(dtype));
+                     }});
+  }
+}
+
+// Sums without a product, which have no weight of a type: many places, and columns that fill no
+// vector.
+void AddAdapterSums(std::vector<CaseSpec>& cases) {
+  struct SumShape {
+    int64_t t, n, k, rank, places;
+  };
+  for (const auto [t, n, k, rank, places] :
+       {SumShape{1, 256, 1536, 8, 1}, SumShape{1, 65, 96, 5, 64}, SumShape{8, 128, 512, 16, 1},
+        SumShape{33, 67, 68, 40, 4}, SumShape{150, 512, 256, 8, 1}}) {
+    cases.push_back({fmt::format("adapter_sum/n{}_k{}_r{}_p{}_t{}", n, k, rank, places, t),
+                     OpKind::kAdapterSum,
+                     [=, t = t, n = n, k = k, rank = rank, places = places](uint64_t seed) {
+                       CaseBuilder b(seed, t);
+                       const ValueId base = b.Floats("base", F({kT, n}));
+                       const ValueId x = b.Floats("x", F({kT, k}));
+                       const ChosenAdapters rows(b, places);
+                       const auto [down, up] = rows.Stacks("weight", n, k, rank);
+                       return OneOp(std::move(b), OpKind::kAdapterSum,
+                                    {x, base, down, up, rows.ids(), rows.factors()},
+                                    OpAttrs(OpKind::kAdapterSum), ToleranceClassOf(DType::kF32));
+                     }});
+  }
+}
+
 // Mixtures of experts: one row, several, an expert that all rows choose and experts that none does.
 void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
   constexpr int64_t kExperts = 7, kUsed = 3, kWidth = 256, kInner = 160;
@@ -388,6 +482,7 @@ void AddMatMulCases(std::vector<CaseSpec>& cases) {
     AddMatMul(cases, dtype);
     AddFused(cases, dtype);
     AddAdapted(cases, dtype);
+    AddRowAdapted(cases, dtype);
     AddExperts(cases, dtype);
     if (dtype == DType::kQ4_K || dtype == DType::kQ8_0 || dtype == DType::kF16) {
       AddRaggedExperts(cases, dtype);
@@ -395,6 +490,7 @@ void AddMatMulCases(std::vector<CaseSpec>& cases) {
     if (dtype == DType::kF16) AddManyExperts(cases);
     for (CaseSpec& added : std::span(cases).subspan(first)) added.weights = dtype;
   }
+  AddAdapterSums(cases);
   AddManyAsStored(cases);
   AddVariableWeights(cases);
   AddModelShapes(cases);

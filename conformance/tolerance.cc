@@ -200,6 +200,61 @@ std::vector<double> AdaptedGeGluLinearSize(Norm norm, const Site& s) {
                    half(s.in(In::up_weight), s.in(In::up_a), s.in(In::up_b)));
 }
 
+// The operands of an op by which rows have adapters.
+struct AdaptersOfRows {
+  const Tensor &a, &b, &ids, &factors;
+};
+template <typename Operands>
+AdaptersOfRows AdaptersOf(const Site& s, size_t a, size_t b) {
+  return {s.in(a), s.in(b), s.in(Operands::ids), s.in(Operands::factors)};
+}
+
+// `base` plus the sizes of the terms of x a^T, times b, times the factor of each place.
+std::vector<double> AdapterSumSize(Norm norm, const std::vector<double>& base, const Tensor& x,
+                                   const AdaptersOfRows& adapters) {
+  const std::vector<int64_t>& pairs = adapters.ids.dims;
+  Tensor sizes = reference::MakeZeros(DType::kF32, {pairs[0], adapters.b.dims[1]});
+  sizes.f = base;
+  Tensor inner = reference::MakeZeros(DType::kF32, {pairs[0], pairs[1], adapters.a.dims[1]});
+  inner.f = GroupedSize(norm, x, adapters.a, adapters.ids);
+  const Tensor up = Raised(norm, Abs(adapters.b));
+  const Tensor factors = Raised(norm, Abs(adapters.factors));
+  const std::vector<double> changes = Evaluate(
+      OpKind::kGroupedMatMul, OpAttrs(OpKind::kGroupedMatMul), {&inner, &up, &adapters.ids});
+  const auto columns = static_cast<size_t>(sizes.last());
+  const auto places = static_cast<size_t>(pairs[1]);
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const size_t pair = i / columns;
+    sizes.f[pair / places * columns + i % columns] += factors.f[pair] * changes[i];
+  }
+  return sizes.f;
+}
+
+std::vector<double> AdapterSumSize(Norm norm, const Site& s) {
+  using In = operands::AdapterSum;
+  const Tensor base = Raised(norm, Abs(s.in(In::base)));
+  return AdapterSumSize(norm, base.f, s.in(In::x), AdaptersOf<In>(s, In::a, In::b));
+}
+
+std::vector<double> RowAdaptedLinearSize(Norm norm, const Site& s) {
+  using In = operands::RowAdaptedLinear;
+  return AdapterSumSize(norm, LinearSize(norm, s.in(In::x), s.in(In::weight), 1), s.in(In::x),
+                        AdaptersOf<In>(s, In::a, In::b));
+}
+
+std::vector<double> RowAdaptedGeGluLinearSize(Norm norm, const Site& s) {
+  using In = operands::RowAdaptedGeGluLinear;
+  const auto half = [&](size_t weight, size_t a, size_t b) {
+    const Tensor& x = s.in(In::x);
+    return Half{
+        Evaluate(OpKind::kRowAdaptedLinear, OpAttrs(OpKind::kRowAdaptedLinear),
+                 {&x, &s.in(weight), &s.in(a), &s.in(b), &s.in(In::ids), &s.in(In::factors)}),
+        AdapterSumSize(norm, LinearSize(norm, x, s.in(weight), 1), x, AdaptersOf<In>(s, a, b))};
+  };
+  return GatedSize(norm, half(In::gate_weight, In::gate_a, In::gate_b),
+                   half(In::up_weight, In::up_a, In::up_b));
+}
+
 // The values and sizes of gate or up of every pair, whether they are one tensor or two.
 Half HalfOf(Norm norm, const Site& s, size_t operand, bool second_half, int64_t inner) {
   using In = operands::MoeFfn;
@@ -441,6 +496,12 @@ std::vector<double> OpMagnitudes(const Site& s, const Tensor& expected) {
       return AdaptedLinearSize(Norm::kMagnitude, s);
     case OpKind::kAdaptedGeGluLinear:
       return AdaptedGeGluLinearSize(Norm::kMagnitude, s);
+    case OpKind::kAdapterSum:
+      return AdapterSumSize(Norm::kMagnitude, s);
+    case OpKind::kRowAdaptedLinear:
+      return RowAdaptedLinearSize(Norm::kMagnitude, s);
+    case OpKind::kRowAdaptedGeGluLinear:
+      return RowAdaptedGeGluLinearSize(Norm::kMagnitude, s);
     case OpKind::kBinary:
       return BinaryMagnitude(s);
     case OpKind::kReduce:
@@ -519,6 +580,12 @@ std::vector<double> OpEnergies(const Site& s, const Tensor& expected) {
       return AdaptedLinearSize(Norm::kEnergy, s);
     case OpKind::kAdaptedGeGluLinear:
       return AdaptedGeGluLinearSize(Norm::kEnergy, s);
+    case OpKind::kAdapterSum:
+      return AdapterSumSize(Norm::kEnergy, s);
+    case OpKind::kRowAdaptedLinear:
+      return RowAdaptedLinearSize(Norm::kEnergy, s);
+    case OpKind::kRowAdaptedGeGluLinear:
+      return RowAdaptedGeGluLinearSize(Norm::kEnergy, s);
     case OpKind::kGroupedMatMul:
       return GroupedSize(Norm::kEnergy, s.in(0), s.in(1), s.in(2),
                          s.op.As<rl_grouped_matmul_attrs>().as_stored);

@@ -10,6 +10,7 @@ constexpr const OpRow* kAllRows[] = {
 #include <rullama/sdk/primitives.def>
     &rows::kAdaptedGeGluLinear,
     &rows::kAdaptedLinear,
+    &rows::kAdapterSum,
     &rows::kAttention,
     &rows::kAttentionGradKv,
     &rows::kAttentionGradQ,
@@ -26,6 +27,8 @@ constexpr const OpRow* kAllRows[] = {
     &rows::kResidualNorm,
     &rows::kRmsNorm,
     &rows::kRmsNormGrad,
+    &rows::kRowAdaptedGeGluLinear,
+    &rows::kRowAdaptedLinear,
     &rows::kSoftcap,
     &rows::kSoftmax,
     &rows::kSoftmaxGrad,

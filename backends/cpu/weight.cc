@@ -73,15 +73,18 @@ const float* CpuWeight::StreamedRows(MatrixShape shape, WeightArena& arena) {
   return reinterpret_cast<const float*>(streamed_.get());
 }
 
-const float* CpuWeight::TransposedPanels(MatrixShape shape, WeightArena& arena) {
+const float* CpuWeight::TransposedPanels(MatrixShape shape, WeightArena& arena, size_t matrices) {
   if (transposed_ == nullptr) {
-    transposed_ = arena.Allocate(shape.rows * shape.columns * sizeof(float));
+    const size_t all = matrices * shape.rows;
+    transposed_ = arena.Allocate(all * shape.columns * sizeof(float));
     const auto* rows = static_cast<const float*>(data_);
     auto* panels = reinterpret_cast<float*>(transposed_.get());
-    for (size_t first = 0; first < shape.rows; first += kTransposedRows) {
+    for (size_t first = 0; first < all;) {
+      const size_t left = shape.rows - first % shape.rows;  // in this matrix
+      const size_t count = std::min(kTransposedRows, left);
       const size_t at = first * shape.columns;
-      Transpose(rows + at, std::min(kTransposedRows, shape.rows - first), shape.columns,
-                panels + at);
+      Transpose(rows + at, count, shape.columns, panels + at);
+      first += count;
     }
   }
   return reinterpret_cast<const float*>(transposed_.get());

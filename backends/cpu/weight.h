@@ -51,13 +51,14 @@ class CpuWeight final : public sdk::Weight {
   [[nodiscard]] const void* data() const { return data_; }
   [[nodiscard]] bool packed() const { return memory_ != nullptr; }
 
-  // Copies of an f32 matrix that is the A or the B of an adapter, in the large pages of the arena.
+  // Copies of f32 matrices that are the A or the B of adapters, in the large pages of the arena.
   // Each is made at its first call and lives as long as the weight. They throw std::bad_alloc.
   //
   // The rows as they are.
   const float* StreamedRows(MatrixShape shape, WeightArena& arena);
-  // Panels of kTransposedRows rows, the last one with the rest; each is stored as its transpose.
-  const float* TransposedPanels(MatrixShape shape, WeightArena& arena);
+  // Panels of kTransposedRows rows of each of `matrices`, the last one with the rest; each is
+  // stored as its transpose.
+  const float* TransposedPanels(MatrixShape shape, WeightArena& arena, size_t matrices = 1);
 
  private:
   std::shared_ptr<std::byte> memory_;  // packed rows; null for a weight that is read in place

@@ -299,8 +299,7 @@ bool BaseAfterLowRank(Fusion& fusion, uint32_t op, uint32_t reader) {
   const WeightShape shape = ShapeOfConstant(fusion.value(product.inputs[operands::MatMul::weight]));
   const bool first = sum.inputs[operands::Binary::a] == result;
   const uint32_t base = sum.inputs[first ? operands::Binary::b : operands::Binary::a];
-  const bool ends_in_zeros = shape.rows > 1;  // each row of weights, as the kernel wants it
-  if (shape.dtype != DType::kF32 || shape.columns > kMostTerms || !ends_in_zeros ||
+  if (shape.dtype != DType::kF32 || shape.columns > kMostTerms ||
       PiecesOf(shape, fusion.target().can.max_piece_bytes).size() > 1 ||
       !SameShape(fusion.value(base), fusion.value(result)) || !fusion.IsStoredBefore(base, op)) {
     return false;
@@ -312,6 +311,16 @@ bool BaseAfterLowRank(Fusion& fusion, uint32_t op, uint32_t reader) {
     reader = gated;
   }
   SetEpilogue(fusion, op, reader, epilogue);
+  return true;
+}
+
+// The adapters of up store the result of the geglu.
+bool GeGluAfterAdapters(Fusion& fusion, uint32_t op, uint32_t reader) {
+  if (GeGluAfterUp(fusion, op) != reader) return false;
+  SetEpilogue(fusion, op, reader,
+              {.kind = EpilogueKind::kBase,
+               .base = OpOf(fusion, op).inputs[operands::AdapterSum::base],
+               .gate = OpOf(fusion, reader).inputs[operands::GeGlu::gate]});
   return true;
 }
 
@@ -547,6 +556,13 @@ constexpr Rule kRules[] = {
      StepKind::kManyRows,
      Always,
      BaseAfterLowRank},
+    {"geglu after adapters",
+     RL_OP_adapter_sum,
+     {RL_OP_geglu},
+     Readers::kFirst,
+     StepKind::kFewRows,
+     Always,
+     GeGluAfterAdapters},
     {"gate after product",
      RL_OP_matmul,
      {RL_OP_geglu},

@@ -197,7 +197,78 @@ std::optional<Dim> WantExpertWeight(Context& c, size_t i, const Dim& k, bool as_
   return weight.dim(as_stored ? 2 : 1);
 }
 
+// The adapters of rows: `a` [adapters, rank, k], `b` [adapters, n, rank]; n.
+std::optional<Dim> WantRowAdapters(Context& c, size_t a, size_t b, const Dim& k) {
+  c.WantDType(a, DType::kF32);
+  c.WantDType(b, DType::kF32);
+  const auto rank = WantExpertWeight(c, a, k);
+  if (!rank) return std::nullopt;
+  const auto n = WantExpertWeight(c, b, *rank);
+  if (n && c.operand(a).rows() != c.operand(b).rows()) {
+    c.Fail("a has {} adapters, b {}", ToString(c.operand(a).rows()), ToString(c.operand(b).rows()));
+  }
+  return n;
+}
+
+// Which adapters each row has: i32 and f32 [rows, places].
+void WantPlaces(Context& c, size_t ids, size_t factors, const Dim& rows) {
+  if (!c.WantMatrix(factors)) return;
+  const Dim& places = c.operand(factors).dim(1);
+  c.WantType(factors, {DType::kF32, {rows, places}});
+  c.WantType(ids, {DType::kI32, {rows, places}});
+  if (!places.IsConstant() || places.constant < 1) {
+    c.Fail("factors {} have no places", ToString(c.operand(factors)));
+  }
+}
+
+// Adds the adapters of rows to WantWeight.
+std::optional<Dim> WantRowAdaptedWeight(Context& c, size_t weight, size_t a, size_t b,
+                                        const Dim& k) {
+  const auto n = WantWeight(c, weight, k, true);
+  const auto outputs = WantRowAdapters(c, a, b, k);
+  if (!n || !outputs) return std::nullopt;
+  if (*outputs != *n)
+    c.Fail("the adapters have {} rows, the weight {}", ToString(*outputs), ToString(*n));
+  return n;
+}
+
 }  // namespace
+
+Types InferAdapterSum(Context& c) {
+  using In = operands::AdapterSum;
+  if (!c.WantMatrix(In::x) || !c.WantMatrix(In::base)) return {};
+  const TensorType& x = c.operand(In::x);
+  const auto n = WantRowAdapters(c, In::a, In::b, x.last());
+  if (!n) return {};
+  const TensorType type(DType::kF32, {x.rows(), *n});
+  c.WantType(In::base, type);
+  WantPlaces(c, In::ids, In::factors, x.rows());
+  return {type};
+}
+
+Types InferRowAdaptedLinear(Context& c) {
+  using In = operands::RowAdaptedLinear;
+  if (!c.WantMatrix(In::x)) return {};
+  const TensorType& x = c.operand(In::x);
+  const auto n = WantRowAdaptedWeight(c, In::weight, In::a, In::b, x.last());
+  if (!n) return {};
+  WantPlaces(c, In::ids, In::factors, x.rows());
+  return {TensorType(DType::kF32, {x.rows(), *n})};
+}
+
+Types InferRowAdaptedGeGluLinear(Context& c) {
+  using In = operands::RowAdaptedGeGluLinear;
+  if (!c.WantMatrix(In::x)) return {};
+  const TensorType& x = c.operand(In::x);
+  const auto gate = WantRowAdaptedWeight(c, In::gate_weight, In::gate_a, In::gate_b, x.last());
+  const auto up = WantRowAdaptedWeight(c, In::up_weight, In::up_a, In::up_b, x.last());
+  if (!gate || !up) return {};
+  if (*gate != *up) {
+    c.Fail("gate_weight has {} rows, up_weight {}", ToString(*gate), ToString(*up));
+  }
+  WantPlaces(c, In::ids, In::factors, x.rows());
+  return {TensorType(DType::kF32, {x.rows(), *gate})};
+}
 
 Types InferGroupedMatMul(Context& c) {
   using In = operands::GroupedMatMul;

@@ -177,6 +177,38 @@ double ExpertsRead(const Sizes& sizes, size_t experts, size_t weight) {
   return std::min(sizes.Elements(experts), sizes.Dim(weight, 0));
 }
 
+// Of one matrix of a stack.
+double ElementsOfOne(const Sizes& sizes, size_t stack) {
+  return sizes.Elements(stack) / sizes.Dim(stack, 0);
+}
+
+// Multiplications with the adapters that rows have. Operands: those of an op with one stack of
+// them.
+template <typename Operands>
+double ProductsOfRows(const Sizes& sizes) {
+  return sizes.Elements(Operands::ids) *
+         (ElementsOfOne(sizes, Operands::a) + ElementsOfOne(sizes, Operands::b));
+}
+
+// The operand that says which matrices of the stack `operand` rows have, or -1 if it is no stack.
+int64_t ChoiceOf(const Op& op, const Sizes& sizes, size_t operand) {
+  if (sizes.Input(operand).rank != 3) return -1;
+  switch (op.kind) {
+    case OpKind::kGroupedMatMul:
+      return operands::GroupedMatMul::experts;
+    case OpKind::kMoeFfn:
+      return operands::MoeFfn::experts;
+    case OpKind::kAdapterSum:
+      return operands::AdapterSum::ids;
+    case OpKind::kRowAdaptedLinear:
+      return operands::RowAdaptedLinear::ids;
+    case OpKind::kRowAdaptedGeGluLinear:
+      return operands::RowAdaptedGeGluLinear::ids;
+    default:
+      return -1;
+  }
+}
+
 // Multiplications with their additions, or a negative number for ops that are not counted by them.
 double ProductsOf(const Op& op, const Sizes& sizes) {
   switch (op.kind) {
@@ -201,6 +233,19 @@ double ProductsOf(const Op& op, const Sizes& sizes) {
         elements += sizes.Elements(weight);
       }
       return sizes.Dim(In::x, 0) * elements;
+    }
+    case OpKind::kAdapterSum:
+      return ProductsOfRows<operands::AdapterSum>(sizes);
+    case OpKind::kRowAdaptedLinear: {
+      using In = operands::RowAdaptedLinear;
+      return sizes.Dim(In::x, 0) * sizes.Elements(In::weight) + ProductsOfRows<In>(sizes);
+    }
+    case OpKind::kRowAdaptedGeGluLinear: {
+      using In = operands::RowAdaptedGeGluLinear;
+      return 2 * sizes.ResultElements() * sizes.Last(In::x) +
+             sizes.Elements(In::ids) *
+                 (ElementsOfOne(sizes, In::gate_a) + ElementsOfOne(sizes, In::gate_b) +
+                  ElementsOfOne(sizes, In::up_a) + ElementsOfOne(sizes, In::up_b));
     }
     case OpKind::kPleInject:
       return sizes.Dim(operands::PleInject::x, 0) *
@@ -260,11 +305,10 @@ double BytesRead(const Op& op, size_t operand, const Sizes& sizes, const Visible
   const double bytes = sizes.Bytes(operand);
   switch (InfoOf(op.kind).operands[operand].role) {
     case OperandRole::kWeight: {
-      const bool grouped = op.kind == OpKind::kGroupedMatMul;
-      if (!grouped && op.kind != OpKind::kMoeFfn) return bytes;
-      const size_t experts =
-          grouped ? size_t{operands::GroupedMatMul::experts} : size_t{operands::MoeFfn::experts};
-      return bytes * ExpertsRead(sizes, experts, operand) / sizes.Dim(operand, 0);
+      const int64_t chosen = ChoiceOf(op, sizes, operand);
+      if (chosen < 0) return bytes;
+      return bytes * ExpertsRead(sizes, static_cast<size_t>(chosen), operand) /
+             sizes.Dim(operand, 0);
     }
     case OperandRole::kTable: {
       if (op.kind != OpKind::kGatherRows) return bytes;

@@ -71,6 +71,25 @@ TEST(MatMulTest, AdaptedGeGluLinear) {
                {Gelu(110) * -11});
 }
 
+TEST(MatMulTest, RowsHaveAdaptersOfTheirOwn) {
+  const Tensor x = F32({2, 2}, {1, 2, 3, 4});
+  const Tensor weight = F32({1, 2}, {1, 0});
+  const Tensor a = F32({2, 1, 2}, {1, 1, 0, 10});
+  const Tensor b = F32({2, 1, 1}, {2, 3});
+  const Tensor ids = Tensor::I32({2, 2}, {1, 0, 0, 0});
+  const Tensor factors = F32({2, 2}, {1, 0.5, -1, 0});
+  // Row 0 has 3 * 20 of adapter 1 and half of 2 * 3 of adapter 0; row 1 has -2 * 7.
+  ExpectValues(Eval(OpKind::kRowAdaptedLinear, OpAttrs(OpKind::kRowAdaptedLinear),
+                    {x, weight, a, b, ids, factors}),
+               {1 + 60 + 3, 3 - 14});
+  ExpectValues(Eval(OpKind::kAdapterSum, OpAttrs(OpKind::kAdapterSum),
+                    {x, F32({2, 1}, {100, 200}), a, b, ids, factors}),
+               {100 + 60 + 3, 200 - 14});
+  ExpectValues(Eval(OpKind::kRowAdaptedGeGluLinear, OpAttrs(OpKind::kRowAdaptedGeGluLinear),
+                    {x, weight, a, b, weight, a, b, ids, factors}),
+               {Gelu(64) * 64, Gelu(-11) * -11});
+}
+
 TEST(MatMulTest, GeGluLinear) {
   const Tensor x = F32({1, 2}, {1, 2});
   const Tensor gate = F32({2, 2}, {1, 0, 0, -1});

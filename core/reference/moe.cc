@@ -1,5 +1,5 @@
-// Products with the experts that the router chose. Each row of a chosen expert is decoded once;
-// other experts are not decoded.
+// Products with the experts that the router chose, and with the adapters that rows have. Each row
+// of a chosen one is decoded once; others are not decoded.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -104,6 +104,66 @@ Status EvalGroupedMatMul(const Call& call) {
   const bool as_stored = call.As<rl_grouped_matmul_attrs>().as_stored == 1;
   return (as_stored ? GroupedAsStored : GroupedLinear)(call, call.in(In::x), call.in(In::weight),
                                                        call.in(In::experts), call.y());
+}
+
+namespace {
+
+// Adapters of rows, and which of them each row has.
+struct RowAdapters {
+  const Tensor &a, &b, &ids, &factors;
+};
+
+// Adds to y what the adapters of each row add.
+Status AddAdapters(const Call& call, const Tensor& x, const RowAdapters& adapters, Tensor& y) {
+  const std::vector<int64_t>& pairs = adapters.ids.dims;
+  Tensor inner = MakeZeros(DType::kF32, {pairs[0], pairs[1], adapters.a.dims[1]});
+  RL_RETURN_IF_ERROR(GroupedLinear(call, x, adapters.a, adapters.ids, inner));
+  Tensor changes = MakeZeros(DType::kF32, {pairs[0], pairs[1], adapters.b.dims[1]});
+  RL_RETURN_IF_ERROR(GroupedLinear(call, inner, adapters.b, adapters.ids, changes));
+  const auto columns = static_cast<size_t>(y.last());
+  const auto places = static_cast<size_t>(pairs[1]);
+  for (size_t pair = 0; pair < adapters.factors.f.size(); ++pair) {
+    const double factor = adapters.factors.f[pair];
+    if (factor == 0) continue;
+    for (size_t j = 0; j < columns; ++j) {
+      y.f[pair / places * columns + j] += factor * changes.f[pair * columns + j];
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status EvalAdapterSum(const Call& call) {
+  using In = operands::AdapterSum;
+  call.y().f = call.in(In::base).f;
+  return AddAdapters(call, call.in(In::x),
+                     {call.in(In::a), call.in(In::b), call.in(In::ids), call.in(In::factors)},
+                     call.y());
+}
+
+Status EvalRowAdaptedLinear(const Call& call) {
+  using In = operands::RowAdaptedLinear;
+  RL_RETURN_IF_ERROR(Linear(call.in(In::x), call.in(In::weight), call.y()));
+  return AddAdapters(call, call.in(In::x),
+                     {call.in(In::a), call.in(In::b), call.in(In::ids), call.in(In::factors)},
+                     call.y());
+}
+
+Status EvalRowAdaptedGeGluLinear(const Call& call) {
+  using In = operands::RowAdaptedGeGluLinear;
+  const Tensor& x = call.in(In::x);
+  const auto half = [&](size_t weight, size_t a, size_t b, Tensor& y) -> Status {
+    RL_RETURN_IF_ERROR(Linear(x, call.in(weight), y));
+    return AddAdapters(call, x, {call.in(a), call.in(b), call.in(In::ids), call.in(In::factors)},
+                       y);
+  };
+  Tensor& y = call.y();
+  RL_RETURN_IF_ERROR(half(In::gate_weight, In::gate_a, In::gate_b, y));
+  Tensor up = MakeZeros(y.dtype, y.dims);
+  RL_RETURN_IF_ERROR(half(In::up_weight, In::up_a, In::up_b, up));
+  for (size_t j = 0; j < y.f.size(); ++j) y.f[j] = GeluTanh(y.f[j]) * up.f[j];
+  return OkStatus();
 }
 
 Status EvalMoeFfn(const Call& call) {
