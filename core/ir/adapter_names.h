@@ -8,13 +8,10 @@
 
 namespace rullama::adapter_names {
 
-// i32[T, 1]: the adapter that each row has in a place of a group.
-inline std::string Id(int64_t group, int64_t place) {
-  return fmt::format("adapters.{}.{}.id", group, place);
-}
-// f32[T, 1, 1]: its factor. A row without an adapter in this place has any id and the factor 0.
-inline std::string Factor(int64_t group, int64_t place) {
-  return fmt::format("adapters.{}.{}.factor", group, place);
-}
+// i32[T, places]: the adapters of a group that each row has.
+inline std::string Ids(int64_t group) { return fmt::format("adapters.{}.ids", group); }
+// f32[T, places]: their factors. A place without an adapter has any id of the group and the factor
+// 0.
+inline std::string Factors(int64_t group) { return fmt::format("adapters.{}.factors", group); }
 
 }  // namespace rullama::adapter_names

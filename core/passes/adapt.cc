@@ -39,6 +39,15 @@ const LowRankPair* FusedAdapter(const Graph& graph, const PairsByWeight& pairs, 
   return fits ? &pair : nullptr;
 }
 
+// The only pair of the constant `id`, if rows choose among its adapters and a composite may hold
+// it; otherwise null.
+const LowRankPair* ChosenAdapter(const Graph& graph, const PairsByWeight& pairs, ValueId id) {
+  const auto* adapters = AdaptersOf(graph, pairs, id);
+  if (adapters == nullptr || adapters->size() != 1) return nullptr;
+  const LowRankPair& pair = *adapters->front();
+  return pair.choices > 0 && pair.scale == 1.0F ? &pair : nullptr;
+}
+
 // Whether an op becomes adapted_geglu_linear.
 bool IsAdaptedGeGlu(const Graph& graph, const PairsByWeight& pairs, const Op& op) {
   using In = operands::GeGluLinear;
@@ -47,10 +56,20 @@ bool IsAdaptedGeGlu(const Graph& graph, const PairsByWeight& pairs, const Op& op
          FusedAdapter(graph, pairs, op.inputs[In::up_weight]) != nullptr;
 }
 
+// Whether an op becomes row_adapted_geglu_linear.
+bool IsRowAdaptedGeGlu(const Graph& graph, const PairsByWeight& pairs, const Op& op) {
+  using In = operands::GeGluLinear;
+  if (op.kind != OpKind::kGeGluLinear) return false;
+  const LowRankPair* gate = ChosenAdapter(graph, pairs, op.inputs[In::gate_weight]);
+  const LowRankPair* up = ChosenAdapter(graph, pairs, op.inputs[In::up_weight]);
+  return gate != nullptr && up != nullptr && gate->group == up->group && gate->places == up->places;
+}
+
 // Decomposes composites until none holds an adapted weight, except those that stay composites.
 Result<Graph> DecomposeAround(Graph graph, const PairsByWeight& pairs) {
   return DecomposeWhere(std::move(graph), [&](const Graph& g, const Op& op) {
-    return UsesAdapted(g, pairs, op) && !IsAdaptedGeGlu(g, pairs, op);
+    return UsesAdapted(g, pairs, op) && !IsAdaptedGeGlu(g, pairs, op) &&
+           !IsRowAdaptedGeGlu(g, pairs, op);
   });
 }
 
@@ -63,6 +82,8 @@ class Adapter {
     for (const Op& op : graph_.ops) {
       if (IsAdaptedGeGlu(graph_, pairs_, op)) {
         RL_RETURN_IF_ERROR(GeGlu(op));
+      } else if (IsRowAdaptedGeGlu(graph_, pairs_, op)) {
+        RL_RETURN_IF_ERROR(RowAdaptedGeGlu(op));
       } else if (UsesAdapted(graph_, pairs_, op)) {
         RL_RETURN_IF_ERROR(Product(op));
       } else {
@@ -111,23 +132,52 @@ class Adapter {
     if (linear && FusedAdapter(graph_, pairs_, op.inputs[at]) != nullptr) return Linear(op);
     const Value& weight = graph_.value(op.inputs[at]);
     rewriter_.SetDevice(op.device);
-    GraphBuilder& b = rewriter_.builder();
     const std::vector<ValueId> inputs = rewriter_.MapAll(op.inputs);
+    for (const LowRankPair* pair : *adapters) RL_RETURN_IF_ERROR(CheckFits(*pair, weight, grouped));
+    if (adapters->front()->choices > 0) return RowAdapted(op, inputs, *adapters);
+    GraphBuilder& b = rewriter_.builder();
     ValueId sum = b.Add(op.kind, inputs, op.attrs, name + "/base")[0];
     for (size_t i = 0; i < adapters->size(); ++i) {
       const LowRankPair& pair = *(*adapters)[i];
-      RL_RETURN_IF_ERROR(CheckFits(pair, weight, grouped));
-      if (pair.choices > 0 && graph_.type(op.inputs[operands::MatMul::x]).rank != 2) {
-        return MakeError(ErrorKind::kRuntime, "adapt.shape",
-                         "op '{}' has no rows of one dimension, for which adapters are chosen",
-                         name);
-      }
       const bool last = i + 1 == adapters->size();
       const std::string part = fmt::format("{}/lora{}", name, i);
-      const std::string summed = last ? name : part + ".sum";
-      sum = pair.choices > 0
-                ? AddChosen(pair, inputs[operands::MatMul::x], sum, part, summed)
-                : b.Add(ops::Sum(sum, Delta(pair, weight, inputs, grouped, part)), summed);
+      sum = b.Add(ops::Sum(sum, Delta(pair, weight, inputs, grouped, part)),
+                  last ? name : part + ".sum");
+    }
+    rewriter_.Bind(op.results[0], sum);
+    return OkStatus();
+  }
+
+  // A product whose rows choose, of each pair in turn.
+  Status RowAdapted(const Op& op, const std::vector<ValueId>& inputs,
+                    std::span<const LowRankPair* const> adapters) {
+    using In = operands::MatMul;
+    const std::string& name = graph_.value(op.results[0]).name;
+    if (graph_.type(op.inputs[In::x]).rank != 2) {
+      return MakeError(ErrorKind::kRuntime, "adapt.shape",
+                       "op '{}' has no rows of one dimension, for which adapters are chosen", name);
+    }
+    GraphBuilder& b = rewriter_.builder();
+    ValueId sum = kNoValue;
+    for (size_t i = 0; i < adapters.size(); ++i) {
+      const LowRankPair& pair = *adapters[i];
+      const RowMatrices own = RowMatricesOf(pair);
+      const bool last = i + 1 == adapters.size();
+      const std::string summed = last ? name : fmt::format("{}/lora{}.sum", name, i);
+      sum = i == 0 ? b.Add(ops::RowAdaptedLinear{.x = inputs[In::x],
+                                                 .weight = inputs[In::weight],
+                                                 .a = own.a,
+                                                 .b = own.b,
+                                                 .ids = own.ids,
+                                                 .factors = own.factors},
+                           summed)
+                   : b.Add(ops::AdapterSum{.x = inputs[In::x],
+                                           .base = sum,
+                                           .a = own.a,
+                                           .b = own.b,
+                                           .ids = own.ids,
+                                           .factors = own.factors},
+                           summed);
     }
     rewriter_.Bind(op.results[0], sum);
     return OkStatus();
@@ -157,6 +207,27 @@ class Adapter {
                                         .up_weight = inputs[In::up_weight],
                                         .up_a = up.a,
                                         .up_b = up.b});
+    return OkStatus();
+  }
+
+  Status RowAdaptedGeGlu(const Op& op) {
+    using In = operands::GeGluLinear;
+    rewriter_.SetDevice(op.device);
+    const std::vector<ValueId> inputs = rewriter_.MapAll(op.inputs);
+    const LowRankPair* const gate = ChosenAdapter(graph_, pairs_, op.inputs[In::gate_weight]);
+    const LowRankPair* const up = ChosenAdapter(graph_, pairs_, op.inputs[In::up_weight]);
+    RL_RETURN_IF_ERROR(CheckFits(*gate, graph_.value(op.inputs[In::gate_weight]), false));
+    RL_RETURN_IF_ERROR(CheckFits(*up, graph_.value(op.inputs[In::up_weight]), false));
+    const RowMatrices of_gate = RowMatricesOf(*gate), of_up = RowMatricesOf(*up);
+    Replace(op, ops::RowAdaptedGeGluLinear{.x = inputs[In::x],
+                                           .gate_weight = inputs[In::gate_weight],
+                                           .gate_a = of_gate.a,
+                                           .gate_b = of_gate.b,
+                                           .up_weight = inputs[In::up_weight],
+                                           .up_a = of_up.a,
+                                           .up_b = of_up.b,
+                                           .ids = of_gate.ids,
+                                           .factors = of_gate.factors});
     return OkStatus();
   }
 
@@ -214,40 +285,42 @@ class Adapter {
     return product(inner, matrices.b, ".b");
   }
 
-  // `sum` and what the adapters that the rows of x have in each place of the pair add to it.
-  ValueId AddChosen(const LowRankPair& pair, ValueId x, ValueId sum, const std::string& name,
-                    const std::string& summed) {
-    GraphBuilder& b = rewriter_.builder();
-    const ValueId a = Leaf(pair, pair.a, pair.AType(), 0);
-    const ValueId wide = Leaf(pair, pair.b, pair.BType(), 0);
-    for (int64_t place = 0; place < pair.places; ++place) {
-      const std::string part = fmt::format("{}.{}", name, place);
-      const Choice choice = ChoiceOf(pair.group, place);
-      ValueId inner =
-          b.Add(ops::GroupedMatMul{.x = x, .weight = a, .experts = choice.id}, part + ".a");
-      if (pair.scale != 1.0F) {
-        inner = b.Add(ops::Affine{.x = inner, .scale = pair.scale, .bias = 0}, part + ".scaled");
-      }
-      inner = b.Add(ops::Product(inner, choice.factor), part + ".weighted");
-      const ValueId delta =
-          b.Add(ops::GroupedMatMul{.x = inner, .weight = wide, .experts = choice.id}, part + ".b");
-      const ValueId row = b.Add(ops::ReshapeTo(delta, {pair.outputs}), part + ".row");
-      sum = b.Add(ops::Sum(sum, row), place + 1 == pair.places ? summed : part + ".sum");
-    }
-    return sum;
+  // Matrices of a pair whose rows choose, and what they choose.
+  struct RowMatrices {
+    ValueId a = kNoValue, b = kNoValue, ids = kNoValue, factors = kNoValue;
+  };
+
+  RowMatrices RowMatricesOf(const LowRankPair& pair) {
+    const Choice& choice = ChoiceOf(pair);
+    return {.a = Leaf(pair, pair.a, pair.AType(), 0),
+            .b = Leaf(pair, pair.b, pair.BType(), 0),
+            .ids = choice.ids,
+            .factors = Scaled(choice.factors, pair)};
   }
 
   struct Choice {
-    ValueId id = kNoValue, factor = kNoValue;
+    ValueId ids = kNoValue, factors = kNoValue;
   };
 
-  // The inputs of a place, which all pairs of a group share.
-  Choice ChoiceOf(int64_t group, int64_t place) {
-    const auto [at, is_new] = choices_.try_emplace(std::pair(group, place));
+  // The inputs that all pairs of a group share.
+  const Choice& ChoiceOf(const LowRankPair& pair) {
+    const auto [at, is_new] = choices_.try_emplace(pair.group);
     if (is_new) {
       GraphBuilder& b = rewriter_.builder();
-      at->second = {b.Input(adapter_names::Id(group, place), {DType::kI32, {Dim::T(), 1}}),
-                    b.Input(adapter_names::Factor(group, place), {DType::kF32, {Dim::T(), 1, 1}})};
+      at->second = {
+          b.Input(adapter_names::Ids(pair.group), {DType::kI32, {Dim::T(), pair.places}}),
+          b.Input(adapter_names::Factors(pair.group), {DType::kF32, {Dim::T(), pair.places}})};
+    }
+    return at->second;
+  }
+
+  ValueId Scaled(ValueId factors, const LowRankPair& pair) {
+    if (pair.scale == 1.0F) return factors;
+    const auto [at, is_new] = scaled_.try_emplace(std::pair(pair.group, pair.scale));
+    if (is_new) {
+      at->second = rewriter_.builder().Add(
+          ops::Affine{.x = factors, .scale = pair.scale, .bias = 0},
+          fmt::format("{}.{}", adapter_names::Factors(pair.group), scaled_.size()));
     }
     return at->second;
   }
@@ -268,7 +341,8 @@ class Adapter {
   const PairsByWeight& pairs_;
   GraphRewriter rewriter_;
   std::map<std::tuple<std::string, int64_t, int64_t>, ValueId> leaves_;
-  std::map<std::pair<int64_t, int64_t>, Choice> choices_;  // by group and place
+  std::map<int64_t, Choice> choices_;                    // by group
+  std::map<std::pair<int64_t, float>, ValueId> scaled_;  // factors, by group and scale
 };
 
 }  // namespace

@@ -12,7 +12,9 @@
 // Rows of a step may also choose: a pair then has A and B of several adapters of one rank, and
 // inputs of the graph (core/ir/adapter_names.h) say which adapter each row has in each of the
 // pair's places, and with which factor. A row gets y + factor * B[id] (A[id] x) for one place after
-// another, whatever the other rows choose.
+// another, whatever the other rows choose. The ops are row_adapted_linear and
+// row_adapted_geglu_linear, and adapter_sum for more pairs of a weight. All pairs of a weight are
+// of this kind or none.
 //
 // Thread safety: pure. Errors: adapt.shape (A, B and weight do not fit), adapt.op (an adapted
 // weight is used by an op that is not a product), adapt.rows (a part of the rows of a weight with

@@ -249,11 +249,19 @@ TEST(Adapt, RowsChoose) {
                           {one, 0, {1, 0, 1}, {3, 0, 0}}};
   const Tensor rows = Floats("x", {kRows, 4});
   std::vector<Binding> inputs = {{"x", rows}};
-  for (const Place& place : places) {
-    inputs.emplace_back(adapter_names::Id(place.pair.group, place.place),
-                        Tensor::I32({kRows, 1}, place.ids));
-    inputs.emplace_back(adapter_names::Factor(place.pair.group, place.place),
-                        Tensor::F32({kRows, 1, 1}, place.factors));
+  for (const LowRankPair* pair : {&two, &one}) {
+    std::vector<int32_t> ids;
+    std::vector<double> factors;
+    for (size_t row = 0; row < kRows; ++row) {
+      for (const Place& place : places) {
+        if (&place.pair != pair) continue;
+        ids.push_back(place.ids[row]);
+        factors.push_back(place.factors[row]);
+      }
+    }
+    inputs.emplace_back(adapter_names::Ids(pair->group), Tensor::I32({kRows, pair->places}, ids));
+    inputs.emplace_back(adapter_names::Factors(pair->group),
+                        Tensor::F32({kRows, pair->places}, factors));
   }
   const Tensor found = RunGraph(adapted, {}, inputs, {kRows, 0}, "y");
   Tensor expected = RunGraph(graph, {}, {{"x", rows}}, {kRows, 0}, "y");
@@ -265,6 +273,21 @@ TEST(Adapt, RowsChoose) {
     }
     for (size_t n = 0; n < 5; ++n) EXPECT_NEAR(found.f[row * 5 + n], expected.f[row * 5 + n], 1e-5);
   }
+}
+
+TEST(Adapt, GateAndUpOfRowsThatChooseStayOneOp) {
+  using Model = MiniModel;
+  LowRankPair gate = Pair("blk.0.gate.weight", Model::kFeedForward, Model::kWidth, 2);
+  LowRankPair up = Pair("blk.0.up.weight", Model::kFeedForward, Model::kWidth, 2);
+  gate.choices = up.choices = 3;
+  const auto count = [&](OpKind kind) {
+    return CountOps(Must(AdaptProducts(MiniModel::Build(), std::vector{gate, up})), kind);
+  };
+  EXPECT_EQ(count(OpKind::kRowAdaptedGeGluLinear), 1);
+  EXPECT_EQ(count(OpKind::kRowAdaptedLinear), 0);
+  up.group = 1;
+  EXPECT_EQ(count(OpKind::kRowAdaptedGeGluLinear), 0);
+  EXPECT_EQ(count(OpKind::kRowAdaptedLinear), 2);
 }
 
 TEST(Adapt, RowsChooseForWholeMatricesOnly) {

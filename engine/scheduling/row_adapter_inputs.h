@@ -25,10 +25,13 @@ class RowAdapterInputs {
              StepLane lane);
 
  private:
+  // Fills ids_ and factors_ with what the rows have of a group.
+  void FillIn(std::span<const AdaptersInForce* const> rows, int64_t group, size_t places);
+
   AdapterGraphs graphs_;
-  // By group and place, for each row; kept for their memory.
-  std::vector<std::vector<int32_t>> ids_;
-  std::vector<std::vector<float>> factors_;
+  // By row and place; kept for their memory.
+  std::vector<int32_t> ids_;
+  std::vector<float> factors_;
 };
 
 }  // namespace rullama

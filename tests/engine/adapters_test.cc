@@ -40,7 +40,7 @@ constexpr int64_t kInputs = 512;
 const std::vector<std::string>& Folders() {
   static const std::vector<std::string> folders = [] {
     const fs::path base = fs::path(::testing::TempDir()) / "chosen_adapters";
-    const AdapterFolderOptions options[] = {{1, 3}, {1, 5}, {2, 3}};
+    const AdapterFolderOptions options[] = {{1, 3}, {1, 5}, {33, 3}};
     std::vector<std::string> paths;
     for (const AdapterFolderOptions& one : options) {
       paths.push_back((base / std::to_string(paths.size())).string());
@@ -137,40 +137,135 @@ TEST_P(ChosenAdaptersOn, RowsOfOneStepHaveTheBytesOfEachAlone) {
   }
 }
 
-// Adapters of attention and of late layers have rows of their own, too.
-TEST(ChosenAdapters, RowsOfOneStepMayHaveDifferentModulesAdapted) {
-  const fs::path base = fs::path(::testing::TempDir()) / "adapters_of_modules";
-  const std::pair<const char*, int64_t> modules[] = {{"layers.5.self_attn.q_proj", 256},
-                                                     {"layers.7.self_attn.o_proj", 512},
-                                                     {"layers.7.mlp.down_proj", 1024}};
-  std::vector<std::string> folders;
-  for (const auto& [module, inputs] : modules) {
-    folders.push_back((base / module).string());
-    WriteAdapterFolder(folders.back(), inputs, {.module = module});
-  }
-  ExpectTheBytesOfEachAlone(*Open(folders), {{{0, 1}}, {{1, 1}}, {{2, 1}}, {}}, 12);
+// Adapters of attention and of late layers.
+const std::vector<std::string>& FoldersOfModules() {
+  static const std::vector<std::string> folders = [] {
+    const fs::path base = fs::path(::testing::TempDir()) / "adapters_of_modules";
+    const std::pair<const char*, int64_t> modules[] = {{"layers.5.self_attn.q_proj", 256},
+                                                       {"layers.7.self_attn.o_proj", 512},
+                                                       {"layers.7.mlp.down_proj", 1024}};
+    std::vector<std::string> paths;
+    for (const auto& [module, inputs] : modules) {
+      paths.push_back((base / module).string());
+      WriteAdapterFolder(paths.back(), inputs, {.module = module});
+    }
+    return paths;
+  }();
+  return folders;
 }
 
-TEST(ChosenAdapters, EightAreInForceTogether) {
-  const std::vector<std::string> nine(9, Folders()[0]);
-  const auto refused = TryOpen(nine);
+TEST(ChosenAdapters, RowsOfOneStepMayHaveDifferentModulesAdapted) {
+  ExpectTheBytesOfEachAlone(*Open(FoldersOfModules()), {{{0, 1}}, {{1, 1}}, {{2, 1}}, {}}, 12);
+}
+
+std::shared_ptr<Engine> OpenWith(const std::vector<std::string>& adapters,
+                                 const std::vector<Setting>& settings) {
+  return Must(Engine::Open({.model = kE2b,
+                            .settings = settings,
+                            .adapters = adapters,
+                            .choose_adapters = true,
+                            .plugin_paths = {kPlugins}}));
+}
+
+// Devices of one kind share the layers: both have adapted ones, and rows that choose.
+TEST(ChosenAdapters, DevicesThatShareTheLayersGiveTheBytesOfOne) {
+  std::vector<std::string> folders = FoldersOfModules();
+  folders.push_back(Folders()[0]);  // of the first layer
+  const auto open = [&](const char* devices) {
+    return OpenWith(folders, {{"backend.devices", devices},
+                              {"backend.options.threads", "1"},
+                              {"context.slots", "4"},
+                              {"context.capacity", "256"}});
+  };
+  const auto one = open("cpu"), two = open("cpu,cpu");
+  const std::vector<Scales> asked = {{{0, 1}}, {{2, 1}}, {{3, -0.5}}, {{0, 1}, {3, 1}}, {}};
+  std::vector<Generation> together;
+  for (const Scales& scales : asked) together.push_back(Must(two->Submit(Prompt(scales, 8))));
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_EQ(Must(together[i].Wait()).logprobs, Answer(*one, Prompt(asked[i], 8)).logprobs) << i;
+  }
+}
+
+// Rows of a draft have the adapters of their request.
+TEST(ChosenAdapters, DraftsChangeNoByte) {
+  const auto engine = OpenWith(Folders(), {{"backend.name", "cpu"},
+                                           {"context.slots", "4"},
+                                           {"context.capacity", "256"},
+                                           {"drafts.lookup", "true"}});
+  const std::vector<Scales> asked = {{{0, 1}}, {{1, -0.5}}, {{0, 1}, {1, 1}}, {}};
+  std::vector<Request> requests;
+  std::vector<Generation> together;
+  for (const Scales& scales : asked) {
+    Request request = Prompt(scales, 24);
+    request.prompt += request.prompt;
+    request.sampling.logit_bias = {{300, 100.0F}};  // a token that repeats itself
+    requests.push_back(request);
+    together.push_back(Must(engine->Submit(request)));
+  }
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const Completion found = Must(together[i].Wait());
+    EXPECT_GT(found.drafts.accepted, 0) << i;
+    requests[i].drafts = false;
+    requests[i].reuse_prefix = false;
+    EXPECT_EQ(found.logprobs, Answer(*engine, requests[i]).logprobs) << i;
+  }
+}
+
+// One more than may be in force together.
+const std::vector<std::string>& TooMany() {
+  static const std::vector<std::string> folders(kMaxAdaptersInForce + 1, Folders()[0]);
+  return folders;
+}
+
+TEST(ChosenAdapters, SixtyFourAreInForceTogether) {
+  const auto refused = TryOpen(TooMany());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().id, "adapter.limit");
-  EXPECT_THAT(refused.error().message, HasSubstr("9 adapters"));
-  EXPECT_THAT(refused.error().message, HasSubstr("at most 8"));
+  EXPECT_THAT(refused.error().message, HasSubstr("65 adapters"));
+  EXPECT_THAT(refused.error().message, HasSubstr("at most 64"));
   EXPECT_THAT(refused.error().message, HasSubstr("--lora-init-without-apply"));
-  EXPECT_TRUE(TryOpen(nine, "cpu", /*choose=*/false)) << "they are joined";
+  EXPECT_TRUE(TryOpen(TooMany(), "cpu", /*choose=*/false)) << "they are joined";
 
-  std::vector<std::string> one_is_off = nine;
+  std::vector<std::string> one_is_off = TooMany();
   one_is_off.back() += ":0";
   const auto engine = Open(one_is_off);
   EXPECT_EQ(Answer(*engine, Prompt(std::nullopt, 2)).ids.size(), 2U);
   Scales all;
-  for (int32_t id = 0; id < 9; ++id) all.push_back({id, 1});
-  EXPECT_THAT(ErrorOf(*engine, Prompt(all)), HasSubstr("at most 8 adapters"));
+  for (int32_t id = 0; id <= kMaxAdaptersInForce; ++id) all.push_back({id, 1});
+  EXPECT_THAT(ErrorOf(*engine, Prompt(all)), HasSubstr("at most 64 adapters"));
   EXPECT_FALSE(engine->SetAdapterScales(all));
-  const AdapterTable unchecked(std::vector<AdapterFacts>(9), /*can_choose=*/true, /*apply=*/true);
+  const AdapterTable unchecked(std::vector<AdapterFacts>(TooMany().size()), /*can_choose=*/true,
+                               /*apply=*/true);
   EXPECT_FALSE(unchecked.InForce(std::nullopt));
+}
+
+TEST(ChosenAdapters, SixtyFourAddUp) {
+  std::vector<std::string> off = TooMany();
+  for (std::string& one : off) one += ":0";
+  const auto engine = Open(off);
+  Scales all;
+  for (int32_t id = 1; id <= kMaxAdaptersInForce; ++id) {
+    all.push_back({id, 1.0 / kMaxAdaptersInForce});
+  }
+  const Completion found = Answer(*engine, Prompt(all, 1));
+  const Completion expected = Answer(*engine, Prompt(Scales{{0, 1}}, 1));
+  ASSERT_EQ(found.ids, expected.ids);
+  EXPECT_NE(found.ids, Answer(*engine, Prompt(Scales{}, 1)).ids);
+  EXPECT_NEAR(found.logprobs[0].drawn.logprob, expected.logprobs[0].drawn.logprob, 1e-3);
+}
+
+TEST(ChosenAdapters, OneOfManyHasTheBytesOfOneAlone) {
+  std::vector<std::string> many;
+  for (int i = 0; i < kMaxAdaptersInForce; ++i) {
+    many.push_back(Folders()[static_cast<size_t>(i) % Folders().size()] + ":0");
+  }
+  const auto engine = Open(many);
+  for (const int32_t id : {0, 40, 62}) {  // of each folder
+    const auto only = Open({Folders()[static_cast<size_t>(id) % Folders().size()]});
+    EXPECT_EQ(Answer(*engine, Prompt(Scales{{id, 0.5}})).logprobs,
+              Answer(*only, Prompt(Scales{{0, 0.5}})).logprobs)
+        << id;
+  }
 }
 
 struct CompiledPlans final : EngineObserver {
