@@ -41,6 +41,7 @@ readonly stages=(
   "wheel $code|$build_files the Python package, installed into a new environment and tested there"
   "cpu-only $code|$build_files|cpu-only the program without GPU backends, in a folder with blanks in its name"
   "debian $code|$build_files|^docs/|^configs/ Debian packages: built, installed, used, removed in a fresh system"
+  "container $code|$build_files|^Containerfile|^.dockerignore|^tools/|^configs/ images of containers: built from a fresh system, run, asked by clients"
   "readme . both commands of README.md in a fresh system"
 )
 
@@ -66,6 +67,7 @@ stage_soak() {
 stage_wheel() { tests/python/install_test.sh build/check-wheel; }
 stage_cpu-only() { tools/check-cpu-only.sh build/check-cpu-only; }
 stage_debian() { tests/packages/in_chroot.sh build/check-debian; }
+stage_container() { tests/containers/check.sh build/check-container; }
 stage_readme() { tools/check-readme.sh build/check-readme; }
 
 # The sum of the sources whose paths match, with changes that are not committed and new files. Files that cannot be

@@ -41,8 +41,8 @@ full=(libclang-rt-14-dev clang-format libbenchmark-dev ccache git)
 # The kernels for ARM: a compiler, and an emulator for their tests (tools/check-arm64.sh).
 if [[ $(uname -m) == x86_64 ]]; then full+=(g++-aarch64-linux-gnu qemu-user-static); fi
 
-# Fresh systems, checks of Debian packages, coverage.
-all=(debootstrap lintian llvm)
+# Fresh systems, images of containers, checks of Debian packages, coverage.
+all=(debootstrap buildah lintian llvm)
 
 # Python packages, in .venv at the root, from the Python package index or a mirror that pip is configured for: those
 # that the Python package is built and tested with, and traces; and the programs that .ci/run checks sources with.
