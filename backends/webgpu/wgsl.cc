@@ -30,44 +30,72 @@ std::set<uint32_t> AtomicsOf(const Module& module) {
   return atomics;
 }
 
-// The functions of memory `i`.
-std::string FunctionsOf(const std::string& i, bool halves) {
+// The functions of memory `i`, an array of four words each. A component of an element is stored
+// alone: on Vulkan neighbours may be stored at the same time.
+std::string FunctionsOf(const std::string& i) {
   const std::string b = "rl_memory" + i;
-  std::string text = "fn rl_load" + i + "(i: u32) -> u32 { return ";
-  text += (halves ? "atomicLoad(&" + b + "[i])" : b + "[i]") + "; }\n";
-  text += "fn rl_store" + i + "(i: u32, v: u32) { ";
-  text += (halves ? "atomicStore(&" + b + "[i], v)" : b + "[i] = v") + "; }\n";
-  if (!halves) return text;
-  // Other invocations write the other half.
-  return text + "fn rl_store_half" + i + "(a: u32, v: u32) { let s = (a & 2u) * 8u; atomicAnd(&" +
-         b + "[a >> 2u], ~(65535u << s)); atomicOr(&" + b + "[a >> 2u], v << s); }\n";
+  return "fn rl_load" + i + "(i: u32) -> u32 { return " + b + "[i >> 2u][i & 3u]; }\n" +
+         "fn rl_load_four" + i + "(i: u32) -> vec4<u32> { return " + b + "[i >> 2u]; }\n" +
+         "fn rl_store" + i + "(i: u32, v: u32) { " + b + "[i >> 2u][i & 3u] = v; }\n" +
+         "fn rl_store_four" + i + "(i: u32, v: vec4<u32>) { " + b + "[i >> 2u] = v; }\n";
 }
 
-// A function that chooses the memory: `head` up to its body, `call` what a case does with `i`.
-std::string Choice(const std::string& head, const std::string& name, const std::string& arguments,
-                   bool returns, uint32_t count) {
-  std::string text = head + " {\nswitch b {\n";
-  for (uint32_t i = 1; i <= count; ++i) {
-    const std::string call = name + std::to_string(i) + arguments + ";";
-    text += "case " + std::to_string(i) + "u: { " + (returns ? "return " : "") + call + " }\n";
+// The same where elements of 16 bits are stored: other invocations store the other half of a word.
+std::string AtomicFunctionsOf(const std::string& i) {
+  const std::string b = "&rl_memory" + i;
+  std::string fours, stores;
+  for (const char* at : {"", " + 1u", " + 2u", " + 3u"}) {
+    fours += "atomicLoad(" + b + "[i" + at + "]), ";
+    stores += "atomicStore(" + b + "[i" + at + "], v[0u" + at + "]); ";
   }
-  if (!returns) return text + "default: {}\n}\n}\n";
-  return text + "default: { return rl_arguments[i]; }\n}\n}\n";
+  return "fn rl_load" + i + "(i: u32) -> u32 { return atomicLoad(" + b + "[i]); }\n" +
+         "fn rl_load_four" + i + "(i: u32) -> vec4<u32> { return vec4<u32>(" + fours + "); }\n" +
+         "fn rl_store" + i + "(i: u32, v: u32) { atomicStore(" + b + "[i], v); }\n" +
+         "fn rl_store_four" + i + "(i: u32, v: vec4<u32>) { " + stores + "}\n" +
+         "fn rl_store_half" + i + "(i: u32, v: u32) { let s = (i & 2u) * 8u; atomicAnd(" + b +
+         "[i >> 2u], ~(65535u << s)); atomicOr(" + b + "[i >> 2u], v << s); }\n";
+}
+
+// A call of the function of memory `i`.
+std::string CaseOf(const std::string& i, const std::string& call, const std::string& value) {
+  return "case " + i + "u: { " + call + i + "(i" + value + "); }\n";
+}
+
+// A function that chooses the memory. `value`: the parameter that is stored; empty where one is
+// loaded, which may be one of the arguments.
+std::string Choice(const std::string& name, const std::string& type, const std::string& value,
+                   const std::string& otherwise, uint32_t count) {
+  const bool loads = value.empty();
+  std::string text = "fn " + name + "(b: u32, i: u32" + (loads ? ") -> " : ", v: ") + type +
+                     (loads ? "" : ")") + " {\nswitch b {\n";
+  const std::string call = (loads ? "return " : "") + name;
+  for (uint32_t i = 1; i <= count; ++i) text += CaseOf(std::to_string(i), call, value);
+  return text + "default: {" + otherwise + "}\n}\n}\n";
+}
+
+std::string ChoicesOf(const WgslNeeds& needs, uint32_t count) {
+  std::string text =
+      Choice("rl_load", "u32", "", " return rl_arguments[i]; ", count) +
+      Choice("rl_load_four", "vec4<u32>", "",
+             " return vec4<u32>(rl_arguments[i], rl_arguments[i + 1u], rl_arguments[i + 2u], "
+             "rl_arguments[i + 3u]); ",
+             count) +
+      Choice("rl_store", "u32", ", v", "", count) +
+      Choice("rl_store_four", "vec4<u32>", ", v", "", count);
+  if (needs.halves) text += Choice("rl_store_half", "u32", ", v", "", count);
+  return text;
+}
+
+std::string BindingOf(const std::string& i, bool halves) {
+  return "@group(0) @binding(" + i + ") var<storage, read_write> rl_memory" + i + ": array<" +
+         (halves ? "atomic<u32>" : "vec4<u32>") + ">;\n" +
+         (halves ? AtomicFunctionsOf(i) : FunctionsOf(i));
 }
 
 std::string MemoryText(const WgslNeeds& needs, uint32_t count) {
   std::string text = "@group(0) @binding(0) var<storage, read> rl_arguments: array<u32>;\n";
-  for (uint32_t binding = 1; binding <= count; ++binding) {
-    const std::string i = std::to_string(binding);
-    text += "@group(0) @binding(" + i + ") var<storage, read_write> rl_memory" + i + ": array<" +
-            (needs.halves ? "atomic<u32>" : "u32") + ">;\n" + FunctionsOf(i, needs.halves);
-  }
-  if (!needs.unknown_bindings) return text;
-  text += Choice("fn rl_load(b: u32, i: u32) -> u32", "rl_load", "(i)", true, count);
-  text += Choice("fn rl_store(b: u32, i: u32, v: u32)", "rl_store", "(i, v)", false, count);
-  if (!needs.halves) return text;
-  return text + Choice("fn rl_store_half(b: u32, i: u32, v: u32)", "rl_store_half", "(i, v)", false,
-                       count);
+  for (uint32_t i = 1; i <= count; ++i) text += BindingOf(std::to_string(i), needs.halves);
+  return needs.unknown_bindings ? text + ChoicesOf(needs, count) : text;
 }
 
 std::string HighProduct(bool needed) {
@@ -103,6 +131,16 @@ std::string AtomicType(const Module& module, TypeNames& types, uint32_t id) {
   return "array<atomic<" + types.NameOf(type.of) + ">, " + std::to_string(type.count) + ">";
 }
 
+// The parameter of the entry point that a variable gets its value from, and how it does.
+std::string InputOf(const BuiltInName& input, const std::string& name) {
+  return std::string("@builtin(") + input.name + ") i" + name + ": " + input.type + ", ";
+}
+std::string SetOf(const std::string& name) { return name + " = i" + name + "; "; }
+
+std::string VariableOf(const char* space, const std::string& name, const std::string& type) {
+  return std::string("var<") + space + "> " + name + ": " + type + ";\n";
+}
+
 // The variables outside of functions, and the entry point, which sets those that are inputs.
 std::string VariablesText(const Module& module, TypeNames& types, const WgslNeeds& needs,
                           const std::set<uint32_t>& atomics) {
@@ -112,14 +150,13 @@ std::string VariablesText(const Module& module, TypeNames& types, const WgslNeed
     const std::string name = "g" + std::to_string(id);
     if (pointer.storage == spv::StorageClassPushConstant) continue;
     if (const auto builtin = module.BuiltInOf(id)) {
-      const BuiltInName& input = NameOf(*builtin);
-      inputs += std::string("@builtin(") + input.name + ") i" + name + ": " + input.type + ", ";
-      sets += name + " = i" + name + "; ";
+      inputs += InputOf(NameOf(*builtin), name);
+      sets += SetOf(name);
     }
     const bool shared = pointer.storage == spv::StorageClassWorkgroup;
     const bool atomic = atomics.count(id) > 0;
-    text += std::string("var<") + (shared ? "workgroup" : "private") + "> " + name + ": " +
-            (atomic ? AtomicType(module, types, pointer.of) : types.NameOf(pointer.of)) + ";\n";
+    text += VariableOf(shared ? "workgroup" : "private", name,
+                       atomic ? AtomicType(module, types, pointer.of) : types.NameOf(pointer.of));
   }
   return text + "@compute @workgroup_size(" + std::to_string(module.threads()) +
          ", 1, 1)\nfn main(" + inputs + ") { " + sets + "rl_f" + std::to_string(module.entry()) +

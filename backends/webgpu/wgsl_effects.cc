@@ -7,6 +7,14 @@ namespace {
 
 constexpr uint32_t kWordBytes = 4;
 constexpr uint32_t kHalfBits = 16;
+constexpr uint32_t kFourBytes = 16;
+
+// The alignment that an OpLoad or OpStore promises, whose memory operands begin at `at`.
+uint32_t AlignmentOf(const Instruction& instruction, size_t at) {
+  const bool aligned =
+      at + 1 < instruction.operands.size() && (instruction[at] & spv::MemoryAccessAlignedMask) != 0;
+  return aligned ? instruction[at + 1] : 0;
+}
 
 }  // namespace
 
@@ -134,12 +142,23 @@ std::optional<uint32_t> WgslFunction::BindingAt(uint32_t offset) const {
   return found->second;
 }
 
+std::string WgslFunction::Read(const std::string& function, const Value& address,
+                               const std::string& index) {
+  if (address.binding) return function + std::to_string(*address.binding) + "(" + index + ")";
+  needs_.unknown_bindings = true;
+  return function + "(" + address.text + ".y, " + index + ")";
+}
+
 std::string WgslFunction::Word(const Value& address, const std::string& index) {
   if (address.binding == kArgumentsAddress) return "rl_arguments[" + index + "]";
   if (address.binding == kNullAddress) return "0u";
-  if (address.binding) return "rl_load" + std::to_string(*address.binding) + "(" + index + ")";
-  needs_.unknown_bindings = true;
-  return "rl_load(" + address.text + ".y, " + index + ")";
+  return Read("rl_load", address, index);
+}
+
+bool WgslFunction::IsFour(uint32_t type_id, uint32_t alignment) const {
+  const Type& type = module_.TypeOf(type_id);
+  return type.op == spv::OpTypeVector && type.count == 4 && alignment % kFourBytes == 0 &&
+         alignment > 0;
 }
 
 std::string WgslFunction::Compose(const Value& address, const std::string& base, uint32_t type_id,
@@ -195,6 +214,12 @@ void WgslFunction::Load(const Instruction& instruction) {
     }
     code_ += "let " + base + " = " + address.text + ".x >> 2u;\n";
     const bool in_arguments = address.binding == kArgumentsAddress;
+    if (!in_arguments && address.binding != kNullAddress &&
+        IsFour(instruction.type, AlignmentOf(instruction, 1))) {
+      const std::string name = types_.NameOf(instruction.type);
+      return Define(instruction,
+                    "bitcast<" + name + ">(" + Read("rl_load_four", address, base) + ")");
+    }
     return Define(instruction, Compose(address, base, instruction.type, 0,
                                        in_arguments ? address.offset : std::nullopt));
   }
@@ -211,7 +236,8 @@ void WgslFunction::Load(const Instruction& instruction) {
   if (value.binding == kArgumentsAddress) value.offset = place.offset + 2 * kWordBytes;
 }
 
-void WgslFunction::StoreAt(const Value& address, uint32_t type_id, const std::string& value) {
+void WgslFunction::StoreAt(const Value& address, uint32_t type_id, uint32_t alignment,
+                           const std::string& value) {
   if (address.binding == kNullAddress) return;
   const Type& type = module_.TypeOf(type_id);
   const auto store = [&](const char* what, const std::string& at, const std::string& word) {
@@ -228,6 +254,9 @@ void WgslFunction::StoreAt(const Value& address, uint32_t type_id, const std::st
   const std::string base = NewName();
   code_ += "let " + base + " = " + address.text + ".x >> 2u;\n";
   if (type.op != spv::OpTypeVector) return store("store", base, "bitcast<u32>(" + value + ")");
+  if (IsFour(type_id, alignment)) {
+    return store("store_four", base, "bitcast<vec4<u32>>(" + value + ")");
+  }
   for (uint32_t i = 0; i < type.count; ++i) {
     const std::string at = std::to_string(i);
     store("store", base + " + " + at + "u", "bitcast<u32>(" + value + "[" + at + "])");
@@ -237,7 +266,8 @@ void WgslFunction::StoreAt(const Value& address, uint32_t type_id, const std::st
 void WgslFunction::Store(const Instruction& instruction) {
   const uint32_t pointer = instruction[0], value = instruction[1];
   if (StorageOf(pointer) == spv::StorageClassPhysicalStorageBuffer) {
-    return StoreAt(ValueOf(pointer), module_.TypeIdOf(value), TextOf(value));
+    return StoreAt(ValueOf(pointer), module_.TypeIdOf(value), AlignmentOf(instruction, 2),
+                   TextOf(value));
   }
   const Place place = PlaceOf(pointer);
   if (place.atomic) {

@@ -109,10 +109,14 @@ class WgslFunction {
   void ChainOfAddress(const Instruction& instruction);
   void Load(const Instruction& instruction);
   void Store(const Instruction& instruction);
-  void StoreAt(const Value& address, uint32_t type, const std::string& value);
+  void StoreAt(const Value& address, uint32_t type, uint32_t alignment, const std::string& value);
   void Call(const Instruction& instruction);
   void Atomic(const Instruction& instruction, std::string_view function, bool is_signed);
-  // The word at an index, an expression, in the memory of an address.
+  // Whether memory has it as an element: four words, aligned to as many.
+  [[nodiscard]] bool IsFour(uint32_t type, uint32_t alignment) const;
+  // A call of a function of the address's memory with an index, an expression.
+  std::string Read(const std::string& function, const Value& address, const std::string& index);
+  // The word at an index in the memory of an address.
   std::string Word(const Value& address, const std::string& index);
   // A value of the type, `offset` bytes after the word `base`. `arguments`: where it is in these,
   // if it is there and that is known.
