@@ -108,7 +108,7 @@ void Prepare(uint rows) {
   [[unroll]] for (uint d = 0; d < kDimMatrices; ++d) result[d] = Sums(0.0);
   running_max = -kInfinity;
   running_sum = 0.0;
-  result_unit = uintBitsToFloat(1u << 23);
+  result_unit = UnitOf(0.0);  // the least unit: 0 times what is made of its inverse is 0
   barrier();
 }
 
