@@ -106,9 +106,10 @@ if(RULLAMA_SANITIZE)
     set(RULLAMA_PLAIN_FLAGS -O0)
   endif()
 endif()
-# Tests are linked by gold where the compiler has it, which takes half the time of ld.
+# Tests are linked by gold where the compiler has it, which takes half the time of ld. It warns of the sanitizers'
+# symbols.
 set(RULLAMA_TEST_LINK_FLAGS)
-if(RULLAMA_LIGHT)
+if(RULLAMA_LIGHT AND NOT RULLAMA_SANITIZE)
   include(CheckLinkerFlag)
   check_linker_flag(CXX -fuse-ld=gold RULLAMA_HAS_GOLD)
   if(RULLAMA_HAS_GOLD)
