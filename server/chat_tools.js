@@ -18,11 +18,19 @@ const definitionOf = tool => JSON.stringify(tool);
 
 function refuseTool(tool, message) {
   refusedTools.add(definitionOf(tool));
-  tell(`The tool ${tool.name} of ${tool.server} cannot be used: ${message}`);
+  tell(shown(`The tool ${tool.name} of ${tool.server} cannot be used: ${message}`));
+}
+// The page talks without tools from now on.
+function dropToken() {
+  sessionStorage.removeItem('tools');
+  tell('The server does not take the token of this page, which has no tools any more. ' +
+       'Open the address that the server has printed, if it was started with --mcp.');
+  return [];
 }
 async function listTools(signal) {
   if (!sessionStorage.getItem('tools')) return [];
   const response = await fetch('/mcp/tools', {headers: toolHeaders(), signal});
+  if (response.status === 403 || response.status === 404) return dropToken();  // of an earlier server
   if (!response.ok) throw new Error((await failureOf(response)).message);
   const {tools, failures, left_out: leftOut} = await response.json();
   const notes = failures.map(({server, text}) => `${server}: ${text}`);
@@ -35,7 +43,7 @@ async function listTools(signal) {
 }
 
 // Characters that are not seen or that change the order of others, as escapes.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u061c\u115f\u1160\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff]|[\u{e0000}-\u{e0fff}]/gu;
+const HIDDEN = /(?![\t\n ])[\p{Cc}\p{Cf}\p{Cs}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\ufff0-\uffff]/gu;
 const shown = text => text.replace(HIDDEN, c => `\\u{${c.codePointAt(0).toString(16)}}`);
 function argumentsOf(call) {
   try {

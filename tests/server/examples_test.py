@@ -12,13 +12,12 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from served import Server
+from served import Server, wait_until
 
 ARGUMENTS = argparse.Namespace()
 KEY_A, KEY_B = "key-of-ann", "key-of-bob"
@@ -123,18 +122,20 @@ class DocumentTest(unittest.TestCase):
         fake = [sys.executable, "-B", str(Path(__file__).with_name("fake_mcp.py")), "good"]
         self.assertEqual(set(servers["mcpServers"]["search"]), {"url", "headers"})
         servers["mcpServers"]["notes"].update(command=fake[0], args=fake[1:])  # what npx would download
+        servers["mcpServers"]["search"]["url"] = "http://127.0.0.1:9/mcp"  # where nobody listens
         Path(self.folder, "tools.json").write_text(json.dumps(servers))
         (serve,) = command_lines(next(b for b in blocks("sh") if "--mcp " in b))
         os.environ["SEARCH_KEY"] = "key"
         with DocumentServer(flags_of(serve), self.folder) as server:
-            while "#tools=" not in server.log.read_text():
-                time.sleep(0.01)
+            wait_until(lambda: "#tools=" in server.log.read_text())
             token = re.search(r"chat with tools at http://127.0.0.1:\d+/#tools=(\w+)", server.log.read_text())[1]
             quiet = f"curl -s http://127.0.0.1:11435/mcp/tools -H 'X-Rullama-Tools: {token}'"
-            offer = {"tools": []}
-            while not offer["tools"]:
-                offer = json.loads(server.run(quiet, self.folder))
-            self.assertEqual(offer["tools"][0]["tool"]["function"]["name"], "notes__echo")
+
+            def tools():
+                return json.loads(server.run(quiet, self.folder))["tools"]
+
+            wait_until(tools)
+            self.assertEqual(tools()[0]["tool"]["function"]["name"], "notes__echo")
 
     def test_the_example_of_adapters_changes_answers(self):
         serve, listed, asked, named, set_scales = command_lines(next(b for b in blocks("sh") if "--lora " in b))

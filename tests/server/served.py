@@ -7,6 +7,14 @@ import time
 from pathlib import Path
 
 
+def wait_until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("it did not happen in time")
+        time.sleep(0.05)
+
+
 class Server:
     """`rullama serve` with `flags`, on a free port, in `folder`, where its log lies."""
 

@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from served import Server
+from served import Server, wait_until
 
 ARGUMENTS = argparse.Namespace()
 HERE = Path(__file__).resolve().parent
@@ -39,7 +39,7 @@ window.fetch = async (url, init) => {
   const text = deltas.map(delta => chunk(delta, null)).join('') + chunk({}, last.role === 'tool' ? 'stop' : 'tool_calls');
   return new Response(text + 'data: [DONE]\\n\\n', {headers: {'Content-Type': 'text/event-stream'}});
 };
-window.values = {a: 2, b: 3, note: '\\u202e<b>x</b>'};
+window.values = {a: 2, b: 3, note: '\\u202e<b>x</b>\\u034f\\u2800'};
 """
 
 
@@ -60,14 +60,6 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def wait_until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("it did not happen in time")
-        time.sleep(0.05)
 
 
 class ToolServer(Server):
@@ -285,7 +277,7 @@ class PageTest(ServedTest):
             self.assertEqual(self.buttons(), ["Run once", "Run always in this chat", "Refuse"])
             article = "document.querySelector('article[data-role=tool]')"
             text = self.js(f"return {article}.textContent")
-            for part in ("add of real", '"a": 2', "\\u{202e}<b>x</b>"):
+            for part in ("add of real", '"a": 2', "\\u{202e}<b>x</b>\\u{34f}\\u{2800}"):
                 self.assertIn(part, text)
             self.assertEqual(self.js(f"return {article}.getAttribute('role')"), "group")
             self.assertTrue(self.js(f"return document.activeElement === {article}"), "no button has the focus")
@@ -332,6 +324,21 @@ class PageTest(ServedTest):
             wait_until(lambda: self.js("return window.asked.length") > 0)
             self.assertNotIn("tools", self.js("return window.asked[0]"))
             wait_until(lambda: self.answers()[-1:] == ["It said There is no such tool."])
+
+    def test_a_page_with_the_token_of_an_earlier_server_has_none(self):
+        plain = ["-m", str(ARGUMENTS.model), "--backend", "cpu", "-t", "1", "-c", "512"]
+        for start in (
+            lambda: ToolServer(self.stdio, self.folder),
+            lambda: Server(str(ARGUMENTS.program), plain, self.folder),
+        ):
+            with start() as server:
+                self.open(f"http://127.0.0.1:{server.port}/#tools={'0' * 48}")
+                self.say("Add")
+                wait_until(lambda: self.answers()[-1:] == ["It said There is no such tool."])
+                self.assertNotIn("tools", self.js("return window.asked[0]"))
+                notice = self.js("return document.getElementById('notice').textContent")
+                self.assertIn("does not take the token", notice)
+                self.assertIsNone(self.js("return sessionStorage.getItem('tools')"))
 
 
 if __name__ == "__main__":
