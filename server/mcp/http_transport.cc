@@ -166,7 +166,7 @@ Status HttpTransport::Tell(const std::string& text, const Wait& wait) {
   RL_ASSIGN_OR_RETURN(
       const HttpAnswerOfServer head,
       send_(
-          RequestOf("POST", text, wait), [](const HttpAnswerOfServer&) { return true; },
+          RequestOf("POST", text, wait), [](const HttpAnswerOfServer&) { return false; },
           [](std::string_view) { return false; }));
   return CheckAnswer(head);
 }
