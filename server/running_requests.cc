@@ -23,7 +23,7 @@ struct CauseRow {
 const CauseRow& RowOf(CancelCause cause) {
   static constexpr CauseRow kRows[] = {
       {"-", "internal", "the answer ended without a cause; this is a bug of the server"},
-      {"left", "internal", "the client has left"},
+      {"left", "client_left", "the client has left"},
       {"slow", "internal", "the client does not read its answer"},
       {"deadline", "queue_timeout",
        "the request has waited for a slot for longer than server.queue_timeout_s; try again later"},
