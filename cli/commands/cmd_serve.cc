@@ -243,22 +243,25 @@ Error KeysStay(const Error& error) {
                   error.message)};
 }
 
-// Descriptors in addition to those of connections: the open ones, and some for files to come.
-int64_t OwnDescriptors() {
+// Descriptors in addition to those of connections: the open ones, and some for files and MCP
+// servers to come.
+int64_t OwnDescriptors(size_t tool_servers) {
   constexpr int64_t kToCome = 32;
+  constexpr int64_t kOfToolServer = 6;  // three pipes, while it is being started
   int64_t open = 0;
   std::error_code failure;
   for (auto entry = std::filesystem::directory_iterator("/proc/self/fd", failure);
        !failure && entry != std::filesystem::directory_iterator(); entry.increment(failure)) {
     ++open;
   }
-  return open + kToCome;
+  return open + kToCome + kOfToolServer * static_cast<int64_t>(tool_servers);
 }
 
 // As many of the connections that are asked for as the system lets the program have, whose limit is
 // raised as far as it may be. Without that the system, not the server, would keep clients waiting.
-size_t FitConnections(const server::HttpLimits& limits, Console& console) {
-  const int64_t others = OwnDescriptors() + static_cast<int64_t>(limits.refused_connections);
+size_t FitConnections(const server::HttpLimits& limits, size_t tool_servers, Console& console) {
+  const int64_t others =
+      OwnDescriptors(tool_servers) + static_cast<int64_t>(limits.refused_connections);
   const auto asked = static_cast<int64_t>(limits.connections);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return limits.connections;
@@ -291,7 +294,7 @@ Result<ServedTools> ToolsOf(const ServeFlags& flags, const ServerConfig& config,
                      "--mcp has tools for the chat page, which server.page switches off; leave one "
                      "of them out");
   }
-  return StartTools(flags.tools, console);
+  return ReadTools(flags.tools, console);
 }
 
 // " and 2 others"
@@ -362,7 +365,8 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
   auto api = std::make_unique<server::Api>(std::move(served), std::exchange(engine, nullptr),
                                            std::move(api_options), keys);
   server::HttpServerOptions http_options = HttpOptionsOf(config, *api);
-  http_options.limits.connections = FitConnections(http_options.limits, console);
+  http_options.limits.connections =
+      FitConnections(http_options.limits, tools.servers ? tools.servers->size() : 0, console);
   RL_ASSIGN_OR_RETURN(
       auto http,
       server::HttpServer::Start(http_options, [&](server::Exchange& one) { api->Handle(one); }));
@@ -374,6 +378,7 @@ Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console,
                                  models.size() == 1 ? "" : OthersText(models.size() - 1),
                                  info.backend, info.slots, info.capacity));
   if (tools.servers) {
+    tools.servers->Start();
     console.WriteError(fmt::format("chat with tools at {}\n",
                                    PageAddress(config.host, http->port(), tools.token)));
   }
@@ -473,8 +478,8 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
       ->option_text("FILE");
   command
       ->add_option("--mcp", flags->tools,
-                   "File of MCP servers (mcpServers) whose tools the chat page offers; each call "
-                   "asks the user")
+                   "File of MCP servers (mcpServers) whose tools the chat page offers; none runs "
+                   "before its user has agreed")
       ->option_text("FILE");
   AddTraceOptions(*command, flags->trace);
   command

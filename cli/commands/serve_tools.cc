@@ -77,7 +77,7 @@ Result<std::string> MakeToken() {
 
 }  // namespace
 
-Result<ServedTools> StartTools(const std::string& file, Console& console) {
+Result<ServedTools> ReadTools(const std::string& file, Console& console) {
   RL_ASSIGN_OR_RETURN(const server::mcp::ToolServerList list,
                       server::mcp::ReadToolServers(file, &Variable));
   for (const std::string& name : list.ignored) {

@@ -1,4 +1,4 @@
-// The servers of tools that `rullama serve --mcp` starts for its chat page.
+// The MCP servers that `rullama serve --mcp` starts for its chat page.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ struct ServedTools {
   std::string token;  // of the chat page that may use them
 };
 
-// Starts the servers of a file (server/mcp/server_list.h). Errors: those of ReadToolServers(),
-// io.random (kIo) if the system has no random numbers for the token.
-Result<ServedTools> StartTools(const std::string& file, Console& console);
+// The servers of a file (server/mcp/server_list.h), not started yet. Errors: those of
+// ReadToolServers(), io.random (kIo) if the system has no random numbers for the token.
+Result<ServedTools> ReadTools(const std::string& file, Console& console);
 
 // The address of the chat page with the token, which browsers do not send on.
 std::string PageAddress(const std::string& host, int port, const std::string& token);

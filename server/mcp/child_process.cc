@@ -169,6 +169,7 @@ bool ChildProcess::HasEndedWithin(std::chrono::milliseconds limit) const {
     const int code =
         ::waitid(P_PID, static_cast<id_t>(process_), &state, WEXITED | WNOHANG | WNOWAIT);
     if (code == 0 && state.si_pid == process_) return true;
+    if (code != 0 && errno == ECHILD) return true;  // somebody has waited for it already
     if (Clock::now() >= end) return false;
     std::this_thread::sleep_for(kLook);
   }
@@ -179,14 +180,15 @@ std::string ChildProcess::End(std::chrono::milliseconds patience) {
   if (ended_) return *ended_;
   if (!HasEndedWithin(patience)) {
     ::kill(-process_, SIGTERM);
-    static_cast<void>(HasEndedWithin(kTimeToTerminate));
+    ::kill(process_, SIGTERM);  // it may have left its group
+    if (!HasEndedWithin(kTimeToTerminate)) ::kill(process_, SIGKILL);
   }
   // Programs that it has started are in its group, also after its own end.
   ::kill(-process_, SIGKILL);
   int status = 0;
-  while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-  }
-  ended_ = EndText(status);
+  pid_t waited = ::waitpid(process_, &status, 0);
+  while (waited < 0 && errno == EINTR) waited = ::waitpid(process_, &status, 0);
+  ended_ = waited < 0 ? "ended" : EndText(status);
   return *ended_;
 }
 

@@ -56,12 +56,13 @@ Result<Message> ReadMessage(const json& value) {
     return message;
   }
   message.kind = Message::Kind::kAnswer;
-  const bool has_error = value.contains("error");
+  const auto error = value.find("error");
+  const bool has_error = error != value.end() && !error->is_null();
   if (has_error == value.contains("result")) {
     return Wrong("a message has none of method, result and error, or two of them");
   }
   if (has_error) {
-    RL_ASSIGN_OR_RETURN(message.error, ReadRpcError(value["error"]));
+    RL_ASSIGN_OR_RETURN(message.error, ReadRpcError(*error));
   } else {
     message.result = value["result"];
   }
@@ -69,16 +70,19 @@ Result<Message> ReadMessage(const json& value) {
   return message;
 }
 
-// Null if the tool can be offered, else why not.
-const char* FaultOf(const Tool& tool) {
-  if (tool.name.empty() || tool.name.size() > kMaxToolNameBytes) return "has no name";
+// Empty if the tool can be offered, else why not.
+std::string FaultOf(const Tool& tool) {
+  if (tool.name.empty()) return "has no name";
+  if (tool.name.size() > kMaxToolNameBytes) {
+    return fmt::format("has a name of more than {} bytes", kMaxToolNameBytes);
+  }
   if (!tool.schema.is_object()) return "has no schema of its arguments";
   const auto type = tool.schema.find("type");
   if (type != tool.schema.end() && *type != "object") return "has arguments that are no object";
   if (tool.name.size() + tool.description.size() + WireText(tool.schema).size() > kMaxToolBytes) {
     return "is too large";
   }
-  return nullptr;
+  return {};
 }
 
 // What a model is told of one part of a result.
@@ -160,7 +164,7 @@ Result<ToolPage> ReadToolPage(const json& result) {
     Tool tool{.name = TextOf(one, "name"),
               .description = TextOf(one, "description"),
               .schema = schema == one.end() ? json() : *schema};
-    if (const char* fault = FaultOf(tool)) {
+    if (const std::string fault = FaultOf(tool); !fault.empty()) {
       page.refused.push_back(fmt::format("the tool '{}' {}", ShownName(tool.name), fault));
     } else {
       page.tools.push_back(std::move(tool));

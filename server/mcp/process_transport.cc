@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 #include "core/base/printable.h"
@@ -68,7 +69,8 @@ ProcessTransport::ProcessTransport(std::unique_ptr<ChildProcess> process, int wa
 ProcessTransport::~ProcessTransport() {
   Close({ErrorKind::kRuntime, "mcp.closed", "the connection was closed"});
   {
-    const std::lock_guard lock(writing_);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !writing_; });
     process_->CloseInput();
   }
   process_->End(kTimeToEndServer);
@@ -91,7 +93,7 @@ Result<Message> ProcessTransport::Ask(int64_t id, const std::string& text, const
   Status status = Write(text, wait);
   std::unique_lock lock(mutex_);
   while (status && !asked_[id] && !closed_) {
-    answered_.wait_for(lock, kLookAtWait);
+    changed_.wait_for(lock, kLookAtWait);
     status = wait.Check();
   }
   const std::optional<Message> answer = std::move(asked_.extract(id).mapped());
@@ -106,7 +108,28 @@ Status ProcessTransport::Tell(const std::string& text, const Wait& wait) {
 
 Status ProcessTransport::Write(const std::string& text, const Wait& wait) {
   const std::string line = text + "\n";
-  const std::lock_guard lock(writing_);
+  RL_RETURN_IF_ERROR(BeginLine(wait));
+  Status status = WriteLine(line, wait);
+  const std::lock_guard lock(mutex_);
+  writing_ = false;
+  changed_.notify_all();
+  return status;
+}
+
+Status ProcessTransport::BeginLine(const Wait& wait) {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    if (!writing_) {
+      writing_ = true;
+      return OkStatus();
+    }
+    RL_RETURN_IF_ERROR(wait.Check());
+    changed_.wait_for(lock, kLookAtWait);
+  }
+  return tl::unexpected(*closed_);
+}
+
+Status ProcessTransport::WriteLine(std::string_view line, const Wait& wait) {
   size_t written = 0;
   while (written < line.size()) {
     {
@@ -126,19 +149,38 @@ Status ProcessTransport::Write(const std::string& text, const Wait& wait) {
       pollfd ready{.fd = process_->input(), .events = POLLOUT, .revents = 0};
       ::poll(&ready, 1, static_cast<int>(kLookAtWait.count()));
     } else if (errno != EINTR) {
-      return MakeError(ErrorKind::kRuntime, "mcp.closed", "the server reads no more messages");
+      return CloseInput();
     }
   }
   return OkStatus();
 }
 
+Status ProcessTransport::CloseInput() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kTimeToEndServer, [this] { return closed_.has_value(); });
+  if (!closed_) {
+    closed_ = Error{ErrorKind::kRuntime, "mcp.closed", "the server reads no more messages"};
+    changed_.notify_all();
+  }
+  return tl::unexpected(*closed_);
+}
+
 void ProcessTransport::Close(Error error) {
   const std::lock_guard lock(mutex_);
   if (!closed_) closed_ = std::move(error);
-  answered_.notify_all();
+  changed_.notify_all();
 }
 
 void ProcessTransport::Read() {
+  try {
+    ReadToTheEnd();
+  } catch (const std::exception& failure) {  // std::bad_alloc
+    Close({ErrorKind::kRuntime, "mcp.closed",
+           fmt::format("what the server wrote could not be read: {}", failure.what())});
+  }
+}
+
+void ProcessTransport::ReadToTheEnd() {
   bool has_errors = true;
   while (true) {
     std::array<pollfd, 3> ready = {{{.fd = wake_, .events = POLLIN, .revents = 0},
@@ -205,12 +247,16 @@ void ProcessTransport::Take(const Message& message) {
     }
     return;
   }
-  if (!message.id.is_number_integer()) return;  // of a text that the server could not read
   const std::lock_guard lock(mutex_);
-  const auto asked = asked_.find(message.id.get<int64_t>());
+  auto asked = asked_.end();
+  if (message.id.is_number_integer()) {
+    asked = asked_.find(message.id.get<int64_t>());
+  } else if (message.id.is_null() && asked_.size() == 1) {
+    asked = asked_.begin();  // it is about a text whose id the server could not read
+  }
   if (asked == asked_.end()) return;  // nobody waits for it any more
   asked->second = message;
-  answered_.notify_all();
+  changed_.notify_all();
 }
 
 }  // namespace rullama::server::mcp

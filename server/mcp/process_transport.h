@@ -38,6 +38,7 @@ class ProcessTransport final : public Transport {
 
   // The thread that reads.
   void Read();
+  void ReadToTheEnd();
   // Reads what is there. Returns whether there can be more.
   bool ReadOutput();
   void ReadErrors();
@@ -48,14 +49,19 @@ class ProcessTransport final : public Transport {
   void Close(Error error);
   // Writes a line. One that is cut short closes the transport.
   Status Write(const std::string& text, const Wait& wait);
+  // Waits until no other thread writes a line.
+  Status BeginLine(const Wait& wait);
+  Status WriteLine(std::string_view line, const Wait& wait);
+  // The program reads no more: closes the transport, unless the program's end does.
+  Status CloseInput();
 
   const std::unique_ptr<ChildProcess> process_;
   const int wake_;  // an event that ends the thread
   const OnMessage on_message_;
   const Log log_;
-  std::mutex writing_;        // one line at a time
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable answered_;
+  std::condition_variable changed_;
+  bool writing_ = false;                             // a line
   std::map<int64_t, std::optional<Message>> asked_;  // requests that wait, with their answers
   std::optional<Error> closed_;
   // Of the thread that reads.

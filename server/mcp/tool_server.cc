@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <set>
 #include <utility>
 
@@ -15,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// Versions of the protocol that are spoken here; they differ in nothing that is used.
+// Versions of the protocol that are spoken here. Lists of messages, which only some of them have,
+// are read of all servers; the header MCP-Protocol-Version is sent to all, older ones ignore it.
 constexpr std::array<std::string_view, 4> kVersions = {"2025-11-25", "2025-06-18", "2025-03-26",
                                                        "2024-11-05"};
 constexpr size_t kMaxPages = 100;
@@ -45,6 +47,12 @@ void ToolServer::End() {
   if (worker_.joinable()) worker_.join();
 }
 
+void ToolServer::Start() {
+  const std::lock_guard lock(mutex_);
+  wanted_ = true;
+  changed_.notify_all();
+}
+
 void ToolServer::Stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
@@ -66,13 +74,18 @@ bool ToolServer::IsOutOfDate() const {
 
 ToolServerState ToolServer::List(Clock::time_point until) {
   std::unique_lock lock(mutex_);
-  if (IsOutOfDate()) {
-    if (!refreshing_) wanted_ = true;
-    changed_.notify_all();
-    const uint64_t before = refreshes_;
-    changed_.wait_until(lock, until, [&] { return refreshes_ > before || stopping_; });
-  }
+  WaitForRefresh(lock, {.until = until});
   return state_;
+}
+
+void ToolServer::WaitForRefresh(std::unique_lock<std::mutex>& lock, const Wait& wait) {
+  if (!IsOutOfDate()) return;
+  if (!refreshing_) wanted_ = true;
+  changed_.notify_all();
+  const uint64_t before = refreshes_;
+  while (refreshes_ == before && !stopping_ && wait.Check()) {
+    changed_.wait_until(lock, std::min(wait.until, Clock::now() + kLookAtWait));
+  }
 }
 
 Result<ToolOutcome> ToolServer::Call(const std::string& tool, const json& arguments,
@@ -80,12 +93,10 @@ Result<ToolOutcome> ToolServer::Call(const std::string& tool, const json& argume
   const Wait wait = WaitFor(options_.times.to_call, ended);
   const auto is_there = [this] { return link_ && !link_->transport->closed(); };
   std::unique_lock lock(mutex_);
-  const bool there = is_there();
-  lock.unlock();
-  if (!there) static_cast<void>(List(Clock::now() + options_.times.to_start));
-  lock.lock();
+  if (!is_there()) WaitForRefresh(lock, WaitFor(options_.times.to_start, ended));
   const std::shared_ptr<Link> link = is_there() ? link_ : nullptr;
   if (!link) {
+    RL_RETURN_IF_ERROR(wait.Check());
     return MakeError(ErrorKind::kRuntime, "mcp.closed", "the server '{}' is not there: {}",
                      ShownName(entry_.name),
                      state_.failure.empty() ? "it has not started yet" : state_.failure);
@@ -201,12 +212,13 @@ void ToolServer::Fail(const Error& error) {
 
 void ToolServer::Refresh() {
   std::shared_ptr<Link> link;
+  std::shared_ptr<Link> closed;  // which ends outside of the lock
   {
     const std::lock_guard lock(mutex_);
+    if (link_ && link_->transport->closed()) closed = std::exchange(link_, nullptr);
     link = link_;
-    if (link && link->transport->closed()) link_ = nullptr;
   }
-  if (link && link->transport->closed()) link = nullptr;
+  closed.reset();
   if (!link) {
     auto connected = Connect();
     if (!connected) {
@@ -232,7 +244,11 @@ void ToolServer::Work() {
     }
     refreshing_ = true;
     lock.unlock();
-    Refresh();
+    try {
+      Refresh();
+    } catch (const std::exception& failure) {  // std::system_error or std::bad_alloc
+      Fail({ErrorKind::kRuntime, "mcp.start", failure.what()});
+    }
     lock.lock();
     refreshing_ = false;
     ++refreshes_;

@@ -1,4 +1,4 @@
-// One server of tools: it is started, asked for its tools and called, and started again when it has
+// One MCP server: it is started, asked for its tools and called, and started again when it has
 // died.
 #pragma once
 
@@ -53,6 +53,8 @@ class ToolServer {
   ~ToolServer();
 
   [[nodiscard]] const std::string& name() const { return entry_.name; }
+  // Starts the server without waiting for it.
+  void Start();
   // Lists the tools anew if they may have changed, and starts the server if it is not there; but
   // does not wait for that beyond `until`.
   ToolServerState List(Clock::time_point until);
@@ -71,6 +73,9 @@ class ToolServer {
   void Work();
   // Brings the state up to date.
   void Refresh();
+  // Refreshes a state that may be out of date, but does not wait for that longer than `wait` says.
+  // The caller holds the lock.
+  void WaitForRefresh(std::unique_lock<std::mutex>& lock, const Wait& wait);
   Result<std::shared_ptr<Link>> Connect();
   Status Greet(Link& link);
   Status ListTools(Link& link);
@@ -87,7 +92,7 @@ class ToolServer {
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  bool wanted_ = true;  // a refresh
+  bool wanted_ = false;  // a refresh
   bool refreshing_ = false;
   uint64_t refreshes_ = 0;
   std::shared_ptr<Link> link_;

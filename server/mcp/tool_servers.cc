@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/sha256.h"
@@ -10,14 +11,24 @@ namespace rullama::server::mcp {
 namespace {
 
 constexpr size_t kMaxModelNameBytes = 64;
-constexpr size_t kHashDigits = 8;
+constexpr size_t kHashDigits = 16;
+constexpr std::string_view kBetween = "__";
+
+bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
+
+// Whether a name could be one that ends with a hash.
+bool HasHash(std::string_view name) {
+  return name.size() > kHashDigits && name[name.size() - kHashDigits - 1] == '_' &&
+         std::ranges::all_of(name.substr(name.size() - kHashDigits), IsHexDigit);
+}
 
 }  // namespace
 
 std::string NameForModel(std::string_view server, std::string_view tool) {
-  const std::string whole = fmt::format("{}__{}", server, tool);
-  std::string name = whole;
-  bool changed = false;
+  std::string name = fmt::format("{}{}{}", server, kBetween, tool);
+  // Of "a__b__c" it could not be told whether "b" belongs to the server or to the tool.
+  bool changed = name.find(kBetween) != server.size() || name.rfind(kBetween) != server.size() ||
+                 HasHash(name);
   for (char& c : name) {
     const bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                       c == '_' || c == '-';
@@ -25,7 +36,7 @@ std::string NameForModel(std::string_view server, std::string_view tool) {
     changed = changed || !fits;
   }
   if (name.size() <= kMaxModelNameBytes && !changed) return name;
-  // Without it two names could become one.
+  const std::string whole = fmt::format("{}:{}{}", server.size(), server, tool);
   const std::string hash = HexText(Sha256(whole)).substr(0, kHashDigits);
   return fmt::format("{}_{}", name.substr(0, kMaxModelNameBytes - kHashDigits - 1), hash);
 }
@@ -93,6 +104,10 @@ Result<ToolOutcome> ToolServers::Call(const std::string& name, const nlohmann::j
     place = found->second;
   }
   return place.server->Call(place.tool, arguments, ended);
+}
+
+void ToolServers::Start() {
+  for (const auto& server : servers_) server->Start();
 }
 
 void ToolServers::Stop() {

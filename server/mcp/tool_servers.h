@@ -1,4 +1,4 @@
-// All servers of tools together: what the chat page is offered, and the calls that its user has
+// All MCP servers together: what the chat page is offered, and the calls that its user has
 // agreed to.
 #pragma once
 
@@ -33,9 +33,16 @@ struct Offer {
 // Thread safety: all member functions from any thread.
 class ToolServers {
  public:
-  // Starts all servers. `most`: tools that are offered together. `token`: see Admits().
+  // `most`: tools that are offered together. `token`: see Admits().
   ToolServers(const std::vector<ToolServerEntry>& entries, const ToolServerOptions& options,
               size_t most, std::string token);
+  ToolServers(const ToolServers&) = delete;
+  ToolServers& operator=(const ToolServers&) = delete;
+  ~ToolServers() { Stop(); }  // all at once, before one waits for its end
+
+  [[nodiscard]] size_t size() const { return servers_.size(); }
+  // Starts all servers without waiting for them.
+  void Start();
 
   // Whether the bearer of a token may list and call tools.
   [[nodiscard]] bool Admits(std::string_view token) const;
@@ -65,7 +72,7 @@ class ToolServers {
 };
 
 // The name of a tool for models, which take letters, digits, '_' and '-': "files__read". One that
-// is too long ends with a hash of the whole. Pure function.
+// does not tell by itself which server and tool it means ends with a hash of both. Pure function.
 std::string NameForModel(std::string_view server, std::string_view tool);
 
 }  // namespace rullama::server::mcp

@@ -1,6 +1,7 @@
-"""fake_mcp.py MODE [FILE]: a server of tools over standard streams that behaves as MODE says, for mcp_test.cc."""
+"""fake_mcp.py MODE [FILE]: an MCP server over standard streams that behaves as MODE says, for mcp_test.cc."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def call(number, name, arguments):
         return text(json.dumps(answers))
     if name == "cancelled":
         return text(json.dumps(cancelled))
+    if name == "slow" and "unread" in arguments:
+        send({"id": None, "error": {"code": -32700, "message": "cannot be read"}})
     if name == "refuse":
         send({"id": number, "error": {"code": -32602, "message": "no such thing"}})
     return None
@@ -89,9 +92,11 @@ def main():
         child = subprocess.Popen(["sleep", "600"])
         with open(sys.argv[2], "w", encoding="ascii") as pids:
             pids.write(str(child.pid))
+    if MODE == "apart":
+        os.setpgid(0, os.getpgid(os.getppid()))
     for line in sys.stdin:
         take(json.loads(line))
-    if MODE == "stubborn":
+    if MODE in ("stubborn", "apart"):
         time.sleep(60)
 
 

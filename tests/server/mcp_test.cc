@@ -1,8 +1,8 @@
-// Servers of tools: what they write, what files say of them, and programs that behave well and
-// badly (fake_mcp.py).
+// MCP servers: what they write, what files say of them, and programs that behave well and badly
+// (fake_mcp.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -27,6 +27,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 const char* NoVariable(const char* name) {
   return std::string_view(name) == "SECRET" ? "of the environment" : nullptr;
@@ -91,13 +92,28 @@ TEST(McpMessage, IsOneOrAListOfThem) {
   EXPECT_EQ((*messages)[1].kind, Message::Kind::kRequest);
   EXPECT_EQ((*messages)[2].kind, Message::Kind::kNotification);
   EXPECT_EQ((*messages)[3].error->code, -1);
+  const auto null = ParseMessages(R"({"jsonrpc": "2.0", "id": 1, "result": 2, "error": null})");
+  ASSERT_TRUE(null) << null.error().ToString();
+  EXPECT_EQ((*null)[0].result, 2);
+  EXPECT_FALSE((*null)[0].error);
   for (const char* text :
        {"", "1", "{}", R"({"jsonrpc": "1.0", "id": 1, "result": 1})",
-        R"({"jsonrpc": "2.0", "id": 1})",
+        R"({"jsonrpc": "2.0", "id": 1})", R"({"jsonrpc": "2.0", "id": 1, "error": null})",
         R"({"jsonrpc": "2.0", "id": 1, "result": 1, "error": {}})",
         R"({"jsonrpc": "2.0", "result": 1})", R"({"jsonrpc": "2.0", "method": 1})"}) {
     EXPECT_FALSE(ParseMessages(text)) << text;
   }
+}
+
+TEST(ToolPage, SaysWhyAToolIsLeftOut) {
+  const auto page = ReadToolPage({{"tools",
+                                   {{{"name", ""}, {"inputSchema", json::object()}},
+                                    {{"name", std::string(257, 'x')}, {"inputSchema", {}}},
+                                    {{"name", "a"}}}}});
+  ASSERT_TRUE(page) << page.error().ToString();
+  EXPECT_THAT(page->refused,
+              ElementsAre(HasSubstr("has no name"), HasSubstr("has a name of more than 256 bytes"),
+                          HasSubstr("has no schema")));
 }
 
 TEST(ToolOutcome, IsTextForAModel) {
@@ -136,9 +152,15 @@ TEST(NameForModel, IsOneThatRequestsTake) {
   EXPECT_NE(NameForModel("files", "a.b"), NameForModel("files", "a/b"));
   const std::string name = NameForModel(std::string(64, 's'), std::string(200, 't'));
   EXPECT_THAT(name, SizeIs(64));
+  EXPECT_NE(NameForModel("a", "b__c"), NameForModel("a__b", "c"));
+  EXPECT_NE(NameForModel("a_", "b"), NameForModel("a", "_b"));
+  // A tool cannot take the name that another one has with its hash.
+  const std::string with_hash = NameForModel("a.b", "c");
+  ASSERT_THAT(with_hash, StartsWith("a_b__c_"));
+  EXPECT_NE(NameForModel("a_b", with_hash.substr(5)), with_hash);
 }
 
-// A server of tools that is fake_mcp.py.
+// An MCP server that is fake_mcp.py.
 class FakeServer {
  public:
   explicit FakeServer(const std::string& mode, const std::string& file = "",
@@ -201,15 +223,27 @@ TEST(ToolServer, HearsThatTheListHasChanged) {
 }
 
 TEST(ToolServer, IsToldOfCallsThatNobodyWants) {
+  FakeServer server("good");
+  EXPECT_THAT(server.ToolNames(), SizeIs(7));
+  const auto start = Clock::now();
+  const auto ended = server->Call("slow", json::object(), [&] {
+    return Clock::now() - start > std::chrono::milliseconds(100);
+  });
+  EXPECT_EQ(ended.error().id, "mcp.cancelled");
+  EXPECT_THAT(json::parse(server.Call("cancelled")->text), SizeIs(1));
+}
+
+TEST(ToolServer, EndsCallsThatTakeTooLong) {
   FakeServer server("good", "", std::chrono::milliseconds(300));
   EXPECT_THAT(server.ToolNames(), SizeIs(7));
   EXPECT_EQ(server.Call("slow").error().id, "mcp.timeout");
-  const auto begin = Clock::now();
-  const auto ended = server->Call("slow", json::object(), [&] {
-    return Clock::now() - begin > std::chrono::milliseconds(100);
-  });
-  EXPECT_EQ(ended.error().id, "mcp.cancelled");
-  EXPECT_THAT(json::parse(server.Call("cancelled")->text), SizeIs(2));
+}
+
+TEST(ToolServer, GivesAnErrorWithoutAnIdToItsCall) {
+  FakeServer server("good");
+  EXPECT_THAT(server.ToolNames(), SizeIs(7));
+  const auto refused = server.Call("slow", {{"unread", true}});
+  EXPECT_EQ(refused.error().ToString(), "server 'fake': cannot be read (error -32700) [mcp.tool]");
 }
 
 TEST(ToolServer, IsStartedAgainOnceItHasDied) {
@@ -245,16 +279,27 @@ TEST(ToolServer, NamesAProgramThatIsMissing) {
 }
 
 TEST(ToolServer, DoesNotWaitForOneThatSaysNothing) {
+  const auto start = Clock::now();
   FakeServer server("silent");
   EXPECT_FALSE(server->List(Clock::now() + std::chrono::milliseconds(50)).ready);
-  const auto begin = Clock::now();
+  const auto ended = server->Call("echo", json::object(), [] { return true; });
+  EXPECT_EQ(ended.error().id, "mcp.cancelled");
   server->Stop();
   server->End();
-  EXPECT_LT(SecondsSince(begin), 20);
+  EXPECT_LT(SecondsSince(start), 20);
+}
+
+TEST(ToolServer, EndsOneThatHasLeftItsGroup) {
+  const auto start = Clock::now();
+  {
+    FakeServer server("apart");
+    EXPECT_THAT(server.ToolNames(), SizeIs(7));
+  }
+  EXPECT_LT(SecondsSince(start), 20);
 }
 
 TEST(ToolServer, LeavesNoProcess) {
-  const std::string file = ::testing::TempDir() + "/stubborn_pid";
+  const std::string file = ::testing::TempDir() + "/stubborn_pid." + std::to_string(::getpid());
   {
     FakeServer server("stubborn", file);
     EXPECT_THAT(server.ToolNames(), SizeIs(7));
@@ -263,14 +308,14 @@ TEST(ToolServer, LeavesNoProcess) {
   std::ifstream(file) >> pid;
   ASSERT_GT(pid, 0);
   // Whoever adopts the process takes a moment to forget it.
-  const auto begin = Clock::now();
+  const auto start = Clock::now();
   const auto is_alive = [pid] {
     std::string state;
     std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
     std::getline(status, state);
     return !state.empty() && state.find(") Z ") == std::string::npos;
   };
-  while (is_alive() && SecondsSince(begin) < 30)
+  while (is_alive() && SecondsSince(start) < 30)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_FALSE(is_alive());
 }
