@@ -2,8 +2,10 @@
 // `rullama ... > file` holds the answer and nothing more. Nothing is buffered here: what was
 // written is with the reader.
 //
-// Thread safety: one thread at a time. Errors of stdout: io.pipe_closed (the reader went away, no
-// reason to complain), io.stdout; both kIo. Errors of stderr are ignored: there is nowhere to tell.
+// Thread safety: Note(), Warn(), Fail() and WriteError() from any thread once the colours and the
+// verbosity are set; all else one thread at a time. Errors of stdout: io.pipe_closed (the reader
+// went away, no reason to complain), io.stdout; both kIo. Errors of stderr are ignored: there is
+// nowhere to tell.
 #pragma once
 
 #include <fmt/format.h>

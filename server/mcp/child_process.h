@@ -18,9 +18,8 @@ namespace rullama::server::mcp {
 // Thread safety: End() from any thread; input() and CloseInput() from one thread at a time.
 class ChildProcess {
  public:
-  // The environment of the program is that of `entry` and the variables that every program needs
-  // (PATH, HOME, the language and such), so that keys which this program was given do not leak.
-  // Error mcp.start (kRuntime).
+  // The environment of the program is that of `entry`, and of this program the variables that every
+  // program needs (PATH, HOME, the language and such): not its keys. Error mcp.start (kRuntime).
   static Result<std::unique_ptr<ChildProcess>> Start(const ToolServerEntry& entry);
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

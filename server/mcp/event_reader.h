@@ -23,7 +23,7 @@ class EventReader {
   void TakeLine(std::string_view line, std::vector<std::string>& events);
 
   size_t max_bytes_;
-  std::string line_;  // its begin
+  std::string line_;  // what has come of it
   std::string data_;  // of the event that has begun
   bool has_data_ = false;
   bool after_return_ = false;  // a line feed that comes next belongs to the end of the last line

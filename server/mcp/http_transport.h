@@ -25,9 +25,9 @@ struct HttpRequestToServer {
 struct HttpAnswerOfServer {
   long status = 0;
   std::map<std::string, std::string> fields = {};  // by names in lower case
-  std::string said = {};  // the begin of the body of an answer that is not success
+  std::string said = {};  // the start of the body of an answer that is not success
 };
-// Sends a request over HTTP, from any thread. `on_head` is told the begin of an answer of success,
+// Sends a request over HTTP, from any thread. `on_head` is told the head of an answer of success,
 // and `on_body` its bytes; either may return false to end the request, which is no error. No
 // redirect is followed. Errors, all kRuntime: mcp.http, mcp.timeout, mcp.cancelled.
 using HttpSender = std::function<Result<HttpAnswerOfServer>(

@@ -1,4 +1,4 @@
-// What servers of tools write, and files that name them, from arbitrary bytes: the first byte says
+// What MCP servers write, and files that name them, from arbitrary bytes: the first byte says
 // which.
 #include <cstdint>
 #include <cstdio>

@@ -84,7 +84,7 @@ class EntryReader {
       if (variable == nullptr) {
         return WrongEntry(place,
                           fmt::format("names the variable {}, which is not set; set it before "
-                                      "the server starts",
+                                      "rullama starts",
                                       name));
       }
       text += variable;

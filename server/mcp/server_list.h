@@ -1,4 +1,4 @@
-// The servers of tools that a user has named, in the file that editors have for them.
+// The MCP servers that a user has named, in the file that editors have for them.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ inline constexpr size_t kMaxServers = 64;
 // One server: a program whose standard streams carry the messages, or an address.
 struct ToolServerEntry {
   std::string name;
-  std::string command;  // a program, found by PATH if it has no slash; empty: `url` is given
+  std::string command;  // a program, found by this program's PATH unless it has a slash; or empty
   std::vector<std::string> arguments = {};
   std::map<std::string, std::string> environment = {};  // in addition to that of all programs
   std::string folder = {};                              // to run in; empty: that of this program
-  std::string url = {};
-  std::vector<HeaderField> headers = {};  // of each request to `url`
+  std::string url = {};                                 // empty: a program
+  std::vector<HeaderField> headers = {};                // of each request to `url`
 
   [[nodiscard]] bool is_program() const { return !command.empty(); }
 };

@@ -1,4 +1,4 @@
-// The way of messages to a server of tools and back.
+// The way of messages to an MCP server and back.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""real_mcp.py stdio|http PORT: a server of tools made with the Python library of MCP, for tools_test.py."""
+"""real_mcp.py stdio|http PORT: an MCP server made with the Python library of MCP, for tools_test.py."""
 
 import asyncio
 import os
