@@ -12,7 +12,6 @@
 #include <exception>
 #include <memory>
 #include <new>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -79,7 +78,10 @@ struct OpenFile {
 Result<OpenFile> Open(Bytes file, std::string_view format, const PictureLimits& limits) {
   OpenFile open{Owned<heif_context>(heif_context_alloc()), nullptr};
   if (!open.context) throw std::bad_alloc();
-  heif_context_set_maximum_image_size_limit(open.context.get(), static_cast<int>(limits.max_side));
+  // Planes of longer sides overflow in libheif 1.15, which has this limit unless it is set.
+  constexpr uint32_t kLongestSide = 32'767;
+  heif_context_set_maximum_image_size_limit(
+      open.context.get(), static_cast<int>(std::min(limits.max_side, kLongestSide)));
   heif_context_set_max_decoding_threads(open.context.get(), 0);  // this one
   heif_error error = heif_context_read_from_memory_without_copy(open.context.get(), file.data(),
                                                                 file.size(), nullptr);
@@ -91,16 +93,16 @@ Result<OpenFile> Open(Bytes file, std::string_view format, const PictureLimits& 
   return open;
 }
 
-Result<Owned<heif_image>> DecodeImage(const OpenFile& open, std::string_view format,
-                                      uint32_t channels) {
+// In planes: libheif 1.15 reads past the end of transparency that is smaller than its picture when
+// it interleaves them.
+Result<Owned<heif_image>> DecodeImage(const OpenFile& open, std::string_view format) {
   const Owned<heif_decoding_options> options(heif_decoding_options_alloc());
   if (!options) throw std::bad_alloc();
   options->convert_hdr_to_8bit = 1;
   options->strict_decoding = 1;  // rather than with a part missing
   heif_image* image = nullptr;
-  const heif_error error = heif_decode_image(
-      open.handle.get(), &image, heif_colorspace_RGB,
-      channels == 4 ? heif_chroma_interleaved_RGBA : heif_chroma_interleaved_RGB, options.get());
+  const heif_error error = heif_decode_image(open.handle.get(), &image, heif_colorspace_RGB,
+                                             heif_chroma_444, options.get());
   Owned<heif_image> owned(image);
   if (error.code != heif_error_Ok) return ErrorOf(format, error);
   return owned;
@@ -117,22 +119,53 @@ void Unmultiply(std::span<uint8_t> rgba) {
   }
 }
 
-Status CopyRows(const heif_image* image, std::string_view format, StoredPicture& picture) {
+// Copies a plane of 8 to 16 bits to every `channels`-th sample from `channel` on. Of more than 8
+// bits the highest are kept.
+Status CopyPlane(const heif_image* image, heif_channel plane, uint32_t channel,
+                 std::string_view format, StoredPicture& picture) {
   int stride = 0;
-  const uint8_t* const rows =
-      heif_image_get_plane_readonly(image, heif_channel_interleaved, &stride);
-  const size_t row_bytes = size_t{picture.width} * picture.channels;
-  const bool fits = rows != nullptr && stride >= 0 && static_cast<size_t>(stride) >= row_bytes &&
-                    heif_image_get_width(image, heif_channel_interleaved) ==
-                        static_cast<int64_t>(picture.width) &&
-                    heif_image_get_height(image, heif_channel_interleaved) ==
-                        static_cast<int64_t>(picture.height);
+  const uint8_t* rows = heif_image_get_plane_readonly(image, plane, &stride);
+  const int bits = heif_image_get_bits_per_pixel_range(image, plane);
+  if (rows == nullptr || bits < 8 || bits > 16) {
+    return DamagedPicture(format, "its coded picture lacks a plane");
+  }
+  const size_t sample_bytes = bits > 8 ? 2 : 1;
+  const bool fits = stride >= 0 && static_cast<size_t>(stride) >= picture.width * sample_bytes &&
+                    heif_image_get_width(image, plane) == static_cast<int64_t>(picture.width) &&
+                    heif_image_get_height(image, plane) == static_cast<int64_t>(picture.height);
   if (!fits) return DamagedPicture(format, "its coded picture has another size than its header");
-  for (size_t y = 0; y < picture.height; ++y) {
-    std::memcpy(picture.samples.data() + y * row_bytes, rows + y * static_cast<size_t>(stride),
-                row_bytes);
+  uint8_t* to = picture.samples.data() + channel;
+  for (size_t y = 0; y < picture.height; ++y, rows += stride) {
+    for (size_t x = 0; x < picture.width; ++x, to += picture.channels) {
+      uint16_t sample = rows[x * sample_bytes];
+      if (bits > 8) std::memcpy(&sample, rows + x * sample_bytes, sizeof sample);
+      *to = static_cast<uint8_t>(sample >> (bits - 8));
+    }
   }
   return OkStatus();
+}
+
+Status CopyPlanes(const heif_image* image, std::string_view format, StoredPicture& picture) {
+  constexpr heif_channel kPlanes[] = {heif_channel_R, heif_channel_G, heif_channel_B,
+                                      heif_channel_Alpha};
+  for (uint32_t channel = 0; channel < picture.channels; ++channel) {
+    RL_RETURN_IF_ERROR(CopyPlane(image, kPlanes[channel], channel, format, picture));
+  }
+  return OkStatus();
+}
+
+// The sizes that the file hides. Error also for a file that libheif must not see.
+Result<HeifSizes> SizesOf(Bytes file, std::string_view format, const PictureLimits& limits) {
+  const auto sizes = ReadHeifSizes(file);
+  if (!sizes && sizes.error().damaged) return DamagedPicture(format, sizes.error().why);
+  if (!sizes) {
+    return MakeError(ErrorKind::kUsage, "media.format",
+                     "the {} file is of a kind that is not read ({}); convert the picture to JPEG",
+                     format, sizes.error().why);
+  }
+  RL_RETURN_IF_ERROR(CheckPixels(sizes->coded.width, sizes->coded.height, limits));
+  if (sizes->grid) RL_RETURN_IF_ERROR(CheckPixels(sizes->grid->width, sizes->grid->height, limits));
+  return *sizes;
 }
 
 Result<StoredPicture> Decode(Bytes file, const Format& format, const PictureLimits& limits,
@@ -141,6 +174,7 @@ Result<StoredPicture> Decode(Bytes file, const Format& format, const PictureLimi
       heif_have_decoder_for_format(format.coding) == 0) {
     return NotDecoded(format.name, "there is no decoder for its coding");
   }
+  RL_ASSIGN_OR_RETURN(const HeifSizes sizes, SizesOf(file, format.name, limits));
   RL_ASSIGN_OR_RETURN(const OpenFile open, Open(file, format.name, limits));
   const heif_image_handle* const handle = open.handle.get();
   const bool has_alpha = heif_image_handle_has_alpha_channel(handle) != 0;
@@ -149,17 +183,17 @@ Result<StoredPicture> Decode(Bytes file, const Format& format, const PictureLimi
   RL_RETURN_IF_ERROR(SetSize(picture, static_cast<uint64_t>(heif_image_handle_get_width(handle)),
                              static_cast<uint64_t>(heif_image_handle_get_height(handle)),
                              has_alpha ? 4 : 3, limits));
-  const std::optional<CodedSize> coded = LargestCodedSize(file);
-  if (!coded) return DamagedPicture(format.name, "it has no coded picture");
-  RL_RETURN_IF_ERROR(CheckPixels(coded->width, coded->height, limits));
+  // A grid stays while its tiles are decoded.
   const uint64_t pixels = uint64_t{picture.width} * picture.height;
-  picture.extra_bytes = picture.channels * pixels + kPlaneBytes * std::max(pixels, coded->pixels());
+  const uint64_t coded = sizes.coded.pixels();
+  const uint64_t most =
+      sizes.grid ? std::max(pixels, sizes.grid->pixels()) + coded : std::max(pixels, coded);
+  picture.extra_bytes = picture.channels * pixels + kPlaneBytes * most;
   if (depth == ReadDepth::kHeader) return picture;
-  RL_ASSIGN_OR_RETURN(const Owned<heif_image> image,
-                      DecodeImage(open, format.name, picture.channels));
+  RL_ASSIGN_OR_RETURN(const Owned<heif_image> image, DecodeImage(open, format.name));
   if (limits.stop.stop_requested()) return DecodingStopped();
   Allocate(picture);
-  RL_RETURN_IF_ERROR(CopyRows(image.get(), format.name, picture));
+  RL_RETURN_IF_ERROR(CopyPlanes(image.get(), format.name, picture));
   if (has_alpha && heif_image_handle_is_premultiplied_alpha(handle) != 0) {
     Unmultiply(picture.samples);
   }

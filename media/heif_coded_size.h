@@ -2,12 +2,15 @@
 // what decoding takes, and libheif does not tell them before it decodes.
 //
 // Looked at are the parameter sets of HEVC and the sequence headers of AV1, in the boxes of the
-// file's properties and at the places of its items. Thread safety: pure functions.
+// file's properties and at the places of its items, and the sizes in grids of tiles. Thread safety:
+// pure functions.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
+#include "core/base/status.h"
 #include "media/picture_decoders.h"
 
 namespace rullama::media_internal {
@@ -20,9 +23,21 @@ struct CodedSize {
   bool operator==(const CodedSize&) const = default;
 };
 
-// The coded picture with the most pixels; nothing if there is none, or if the boxes that lead to
-// them are damaged.
-[[nodiscard]] std::optional<CodedSize> LargestCodedSize(Bytes file);
+// What decoding allocates, whatever the boxes with sizes say.
+struct HeifSizes {
+  CodedSize coded;                // the coded picture with the most pixels
+  std::optional<CodedSize> grid;  // the largest picture of tiles
+};
+
+// Why a file is not given to libheif.
+struct HeifFault {
+  std::string_view why;
+  bool damaged = true;  // else whole, but of a kind that is not read
+};
+
+// Reads the boxes as libheif 1.15 does, and refuses what it would read in another way, follow
+// without an end or not compare. To be called before libheif sees the file.
+[[nodiscard]] tl::expected<HeifSizes, HeifFault> ReadHeifSizes(Bytes file);
 
 // The size in a sequence parameter set of HEVC, from its NAL header on, and in the payload of an
 // OBU with a sequence header of AV1. Nothing if they end early.

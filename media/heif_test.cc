@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "media/heif_coded_size.h"
@@ -121,10 +123,12 @@ TEST(Heif, FilesThatEndEarlyAreDamaged) {
 
 TEST(Heif, CodedSizesAreFound) {
   using media_internal::CodedSize;
-  using media_internal::LargestCodedSize;
-  const auto size_of = [](const std::string& name) {
+  const auto size_of = [](const std::string& name) -> std::optional<CodedSize> {
     const auto file = FileOf(name);
-    return LargestCodedSize({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
+    const auto sizes =
+        media_internal::ReadHeifSizes({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
+    if (!sizes) return std::nullopt;
+    return sizes->coded;
   };
   EXPECT_EQ(size_of("plain.avif"), (CodedSize{kWidth, kHeight}));
   EXPECT_EQ(size_of("lying.heic"), (CodedSize{8192, 8192}));
@@ -133,6 +137,10 @@ TEST(Heif, CodedSizesAreFound) {
   EXPECT_EQ(size_of("plain.heic")->width % 8, 0U);
   EXPECT_LE(size_of("plain.heic")->pixels(), uint64_t{64} * 64);
   EXPECT_EQ(size_of("palette.png"), std::nullopt);
+  // Found although a NAL unit of no bytes stands before it.
+  EXPECT_EQ(size_of("hidden.heic"), (CodedSize{8192, 8192}));
+  // Sides of 40 and 24 with 16 bits each: a frame may say what it likes.
+  EXPECT_EQ(size_of("spare-bits.avif"), (CodedSize{65'536, 65'536}));
 }
 
 // A file whose coded picture has 8,192 x 8,192 pixels: its header says 40 x 24.
@@ -148,6 +156,84 @@ TEST(Heif, CodedPicturesCountBeforeTheyAreDecoded) {
     const PictureLimits large{.max_pixels = 100'000'000};
     EXPECT_GT(ReadPictureHeader(file, large)->decoding_bytes, uint64_t{8192} * 8192 * 12);
   }
+}
+
+// Two tiles of 40 x 24, as phones write larger ones.
+TEST(Heif, TilesAreJoined) {
+  for (const char* name : {"grid.heic", "grid.avif"}) {
+    SCOPED_TRACE(name);
+    const auto picture = DecodePicture(FileOf(name));
+    ASSERT_TRUE(picture) << picture.error().ToString();
+    ASSERT_EQ(picture->width, 2 * kWidth);
+    ASSERT_EQ(picture->height, kHeight);
+    for (const auto& [x, y] : {std::pair(0U, 0U), {39U, 23U}, {40U, 0U}, {79U, 23U}, {57U, 9U}}) {
+      ExpectNear(PixelAt(*picture, x, y), Drawn(x % kWidth, y));
+    }
+  }
+}
+
+struct Refused {
+  const char* file;
+  const char* id;
+  const char* why;
+};
+
+// Files that libheif 1.15 would read in another way than the check of their sizes, follow without
+// an end, or allocate or copy for without a limit. Each fails on its header.
+TEST(Heif, FilesThatCouldDeceiveTheCheckAreRefused) {
+  for (const Refused& refused : {
+           // The grid's own size counts, not that of its box (40 x 24).
+           Refused{"lying-grid.heic", "media.too_large", ""},
+           {"overlay.heic", "media.format", "neither HEVC, AV1 nor a grid"},
+           {"nested-grid.heic", "media.format", "a tile is not coded"},
+           {"short-lengths.heic", "media.format", "lengths of other than four bytes"},
+           {"pieces.heic", "media.format", "in several pieces"},
+           {"index.heic", "media.format", "has indices"},
+           {"odd-places.heic", "media.damaged", "odd sizes"},
+           {"after-idat.heic", "media.damaged", "ends after the file"},
+           {"shared.heic", "media.damaged", "larger than the file"},
+           {"loop.heic", "media.format", "transparency has transparency"},
+           {"hidden.heic", "media.too_large", ""},
+           {"split.avif", "media.damaged", "ends early"},
+           {"spare-bits.avif", "media.too_large", ""},
+       }) {
+    SCOPED_TRACE(refused.file);
+    const auto file = FileOf(refused.file);
+    const auto header = ReadPictureHeader(file);
+    ASSERT_FALSE(header);
+    EXPECT_EQ(header.error().id, refused.id);
+    EXPECT_THAT(header.error().message, HasSubstr(refused.why));
+    const auto picture = DecodePicture(file);
+    ASSERT_FALSE(picture);
+    EXPECT_EQ(picture.error().id, refused.id);
+  }
+}
+
+// A grid of 800 x 600 whose box says 40 x 24 is counted as what it takes, and is damage.
+TEST(Heif, GridsCountAsWhatTheyAllocate) {
+  const auto file = FileOf("larger-grid.heic");
+  const auto header = ReadPictureHeader(file);
+  ASSERT_TRUE(header) << header.error().ToString();
+  EXPECT_GT(header->decoding_bytes, uint64_t{800} * 600 * 12);
+  const auto picture = DecodePicture(file);
+  ASSERT_FALSE(picture);
+  EXPECT_EQ(picture.error().id, "media.damaged");
+}
+
+// Sides that libheif 1.15 overflows with are refused whatever the caller allows.
+TEST(Heif, SidesHaveALimitOfTheirOwn) {
+  const PictureLimits large{.max_pixels = uint64_t{1} << 40, .max_side = 1U << 20};
+  const auto picture = DecodePicture(FileOf("lying-grid.heic"), large);
+  ASSERT_FALSE(picture);
+  EXPECT_EQ(picture.error().id, "media.too_large");
+}
+
+// The boxes say 136 x 72 of both, the coded transparency has 64 x 64.
+TEST(Heif, TransparencyOfAnotherSizeIsDamage) {
+  const auto picture = DecodePicture(FileOf("small-alpha.heic"));
+  ASSERT_FALSE(picture);
+  EXPECT_EQ(picture.error().id, "media.damaged");
+  EXPECT_THAT(picture.error().message, HasSubstr("another size than its header"));
 }
 
 // The header says 80 x 24, the coded picture has another size.
