@@ -286,6 +286,8 @@ class Model:
         An embedding model reads several texts in a step. Blocks; Ctrl-C takes effect after the step
         that runs. Raises ``context.overflow``, ``usage.request``, ``media.*``, and ``model.canvas``
         for a model that denoises."""
+        if image_tokens and not files_of(images):
+            raise TypeError("image_tokens go with images, of which there are none")
         if files_of(images) or files_of(audio):
             if not isinstance(text, str):
                 raise TypeError("images and audio go with one text")

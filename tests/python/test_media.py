@@ -69,5 +69,7 @@ if SHARED.exists():
             assert not np.array_equal(model.embed("A picture", **options), vector)
             with pytest.raises(TypeError):
                 model.embed(["a", "b"], images=picture)
+            with pytest.raises(TypeError, match="image_tokens"):
+                model.embed("A text", image_tokens=70)
             with pytest.raises(rullama.UsageError):
                 model.embed("", task="chat", **options)
