@@ -24,6 +24,8 @@ source "$source/tools/fresh-system.sh"
 require_fresh_system buildah curl
 mkdir -p "$1"
 work=$(cd "$1" && pwd)
+# A folder of the source tree of this run alone, within what .dockerignore lets through.
+readonly packages=$source/build/container-packages/check-$$
 readonly port=11435 key=sk-local
 readonly model=/usr/share/rullama/models/tiny-e2b-Q4_K_M.gguf
 
@@ -56,7 +58,7 @@ clean() {
   stop_server
   images rm --all >/dev/null || true
   images rmi --all --force >/dev/null || true
-  rm -rf --one-file-system "$work/storage" "$work/run" "$work/base" "$source/build/container-packages"
+  rm -rf --one-file-system "$work/storage" "$work/run" "$work/base" "$packages"
 }
 trap clean EXIT
 
@@ -75,9 +77,9 @@ images rm "$base" >/dev/null
 
 arguments=(--build-arg BASE=localhost/debian:bookworm)
 if [[ -n $folder ]]; then
-  mkdir -p "$source/build/container-packages"
-  cp "$folder"/*.deb "$source/build/container-packages/"
-  arguments+=(--build-arg PACKAGES=build/container-packages)
+  mkdir -p "$packages"
+  cp "$folder"/*.deb "$packages/"
+  arguments+=(--build-arg "PACKAGES=${packages#"$source"/}")
 else
   mkdir -p "$work/ccache"
   arguments+=(--volume "$work/ccache:/root/.cache/ccache")
