@@ -41,7 +41,10 @@ def test_together(model):
 
 def short_paragraphs(count):
     """Paragraphs of this project's documents that fit the tiny model."""
-    pages = sorted(page for page in SOURCE.rglob("*.md") if not {"build", ".venv"} & set(page.parts))
+    folders = {page: page.relative_to(SOURCE).parts[:-1] for page in SOURCE.rglob("*.md")}
+    # Without builds and what tools keep in the tree, such as environments of Python.
+    own = (page for page, parts in folders.items() if not any(part.startswith((".", "build")) for part in parts))
+    pages = sorted(own)
     parts = (part for page in pages for part in page.read_text(encoding="utf-8").split("\n\n"))
     return list(itertools.islice((part for part in parts if 20 <= len(part.strip()) <= 400), count))
 
