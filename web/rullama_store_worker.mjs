@@ -171,7 +171,9 @@ class Download {
     const { size, version } = this.#description.values;
     if (response.status === 416) {
       if (first === 0 || first === size || size === null) return true;
+      await response.body?.cancel();
       this.#restart({ size: null, version: null });
+      this.#countOther();
       return false;
     }
     const range = rangeOf(response);
@@ -182,20 +184,21 @@ class Download {
     if (changed || (partial ? range.first !== null && range.first !== first : first > 0)) {
       // Another file is there now, or the server begins at the beginning.
       this.#restart(found);
-      if (++this.#others === OTHER_FILES) {
-        throw new DownloadError("pull.protocol", `the server had another file, or sent one from its beginning, ${
-          OTHER_FILES} times while it was downloaded (by its size and its ETag or Last-Modified); see what it serves`);
-      }
-      if (partial) {
-        await response.body.cancel();
-        return false;
-      }
+      if (partial || this.#others + 1 === OTHER_FILES) await response.body.cancel();
+      this.#countOther();
+      if (partial) return false;
       first = 0;
     }
     if (first === 0) this.#description.store(found);
     const end = await this.#write(response.body, first, found.size);
     if (found.size !== null) return end === found.size;
     return !partial || end - first < PART;
+  }
+
+  #countOther() {
+    if (++this.#others < OTHER_FILES) return;
+    throw new DownloadError("pull.protocol", `the server had another file, or sent one from its beginning, ${
+      OTHER_FILES} times while it was downloaded (by its size and its ETag or Last-Modified); see what it serves`);
   }
 
   #restart(found) {
