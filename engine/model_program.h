@@ -74,10 +74,10 @@ struct DraftGraphs {
 };
 
 struct AdaptersInForce;
+struct ProgramGraphs;
+
 // The most texts that an encoder reads in a step.
 inline constexpr int64_t kMaxTextsOfStep = 255;
-
-struct ProgramGraphs;
 
 // Graphs whose rows choose adapters (core/passes/adapt.h).
 struct AdapterGraphs {

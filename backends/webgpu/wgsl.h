@@ -12,7 +12,8 @@
 namespace rullama::webgpu {
 
 // The binding of the arguments. In addresses another number stands for it, and memory has the
-// bindings from 1 on, so that only null is 0. Kernels access nothing there.
+// bindings from 1 on, so that only null is 0. Kernels never access a null
+// address.
 inline constexpr uint32_t kArgumentsBinding = 0;
 inline constexpr uint32_t kArgumentsAddress = 255;
 inline constexpr uint32_t kNullAddress = 0;

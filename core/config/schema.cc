@@ -223,8 +223,8 @@ BlockSpec DraftsSchema() {
       .Field("mtp", &DraftsConfig::mtp, AutoCodec<BoolCodec>{},
              "Guess with the drafter that Gemma 4 models have (multi-token prediction): that of "
              "`model`, of Ollama's store, or a file `mtp-*.gguf` next to the model. `auto`: as "
-             "many tokens as pay, on `cpu` if there is one, on other backends only of one that "
-             "`model` names. `true`: on every backend, also where it does not pay.")
+             "many tokens as pay; on `cpu` with any drafter that is found, on other backends only "
+             "with one that `model` names. `true`: on every backend, also where it does not pay.")
       .Field("max", &DraftsConfig::max, IntegerCodec{1, kMaxDraft},
              "Most tokens of a guess. How many of the last ones were right decides on fewer.")
       .Field("min", &DraftsConfig::min, IntegerCodec{0, kMaxDraft},

@@ -26,7 +26,8 @@ struct EngineOptions {
   // Low-rank adapters (LoRA), which add up: each a file or folder, or "FILE:SCALE"; as
   // "model.adapters". Empty: those of the configuration file.
   std::vector<std::string> adapters = {};
-  // Each request may choose among them (Request::adapters).
+  // Each request may choose among them (Request::adapters). On GPUs that costs each step more time
+  // than adapters that all requests have.
   bool choose_adapters = false;
   // Folders or files of plugins, searched before those of the configuration.
   std::vector<std::string> plugin_paths = {};

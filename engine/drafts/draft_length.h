@@ -40,7 +40,8 @@ class DraftCosts {
   Mean token_;
 };
 
-// What GPUs usually need, in steps of one row (docs/adr/0049-lengths-of-drafts.md).
+// What is assumed where a length could change an answer, in steps of one row
+// (docs/adr/0049-lengths-of-drafts.md).
 [[nodiscard]] DraftCosts UsualCosts();
 
 // How likely the tokens of a draft are right.

@@ -35,8 +35,9 @@ struct PromptBorders {
   std::vector<int64_t> turns = {};
   // Before the last passage of a turn, and before its last line: after its last empty line, and
   // after the last line break that follows this one. A question often stands there, after the
-  // document that it is about or after the system's text. In a turn that begins with the system's
-  // text also after its first empty line.
+  // document that it is about or after the system's text. In the first turn, where the
+  // template puts the system's text there, also after its first empty line, with or without such a
+  // text.
   std::vector<int64_t> passages = {};
 };
 
