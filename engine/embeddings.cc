@@ -7,6 +7,10 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "core/passes/placement.h"
+#include "core/runtime/device_program.h"
 
 namespace rullama {
 namespace {
@@ -52,6 +56,18 @@ int64_t SharedRowsOf(const BackendDevices& devices) {
   // The values of more rows leave the caches of a processor, which gains nothing by them.
   constexpr int64_t kRows = 2048, kRowsOfProcessors = 512;
   return AreProcessors(devices) ? kRowsOfProcessors : kRows;
+}
+
+Result<int64_t> SharedRowsOf(const BackendDevices& devices, const Graph& graph) {
+  const std::vector<Device*> borrowed = devices.Borrow();
+  RL_ASSIGN_OR_RETURN(const Placement placement,
+                      PlaceOps(graph, SupportOfDevices(borrowed), devices.policy));
+  bool on_processor = false, elsewhere = false;
+  for (size_t i = 0; i < borrowed.size(); ++i) {
+    if (placement.report.ops_per_device[i] == 0) continue;
+    (borrowed[i]->description().type == RL_DEVICE_CPU ? on_processor : elsewhere) = true;
+  }
+  return on_processor && elsewhere ? 1 : SharedRowsOf(devices);
 }
 
 int64_t TextAlignmentOf(const BackendDevices& devices) {

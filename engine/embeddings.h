@@ -24,8 +24,13 @@ Result<TokenId> EndOfText(const LoadedModel& model);
 Status CheckBeginsWithBos(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 
 // The most rows of a step that several texts share: enough for products at full speed, few enough
-// that a text which comes next does not wait long.
+// that a step, and with it the wait for the next one, is short.
 [[nodiscard]] int64_t SharedRowsOf(const BackendDevices& devices);
+
+// The same for the graph of an encoder: 1, so that none share a step, where a processor and another
+// device have parts of it. A processor chooses kernels of a part without attention by the rows of a
+// step (docs/numerics.md). Errors of PlaceOps().
+Result<int64_t> SharedRowsOf(const BackendDevices& devices, const Graph& graph);
 
 // The first rows of texts that share a step are multiples of this number (docs/numerics.md).
 [[nodiscard]] int64_t TextAlignmentOf(const BackendDevices& devices);

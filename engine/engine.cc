@@ -38,6 +38,7 @@
 #include "engine/scheduling/scheduler.h"
 #include "engine/scheduling/text_encoder.h"
 #include "engine/scheduling/warm_up.h"
+#include "engine/texts_in_flight.h"
 #include "engine/turn_taker.h"
 #include "models/common/encoder_model.h"
 
@@ -293,12 +294,15 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   info.media_cache_bytes = static_cast<int64_t>(media_bytes);
   RL_RETURN_IF_ERROR(WarmUpFor(setup, notices));
   if (facts.encodes()) {
+    const GraphHandle texts = session->graphs().hidden->graph;
+    RL_ASSIGN_OR_RETURN(const int64_t shared_rows,
+                        SharedRowsOf(session->devices(), session->session().graph(texts)));
     runner = std::make_unique<TextEncoder>(
         session->session(),
         TextEncoder::Options{.graphs = session->graphs(),
                              .width = facts.width,
                              .facts = facts.encoder,
-                             .shared_rows = SharedRowsOf(session->devices()),
+                             .shared_rows = shared_rows,
                              .text_alignment = TextAlignmentOf(session->devices()),
                              .encoder = &session->media(),
                              .cancelled = setup.hooks.cancelled},
@@ -766,24 +770,19 @@ Result<std::vector<float>> Engine::Embed(std::span<const int32_t> ids, int64_t d
 std::vector<Result<std::vector<float>>> Engine::EmbedEach(
     std::span<const std::vector<int32_t>> texts, const EmbeddingOptions& options,
     const std::stop_token& stop) {
-  std::vector<Result<std::shared_ptr<AnswerChannel>>> channels;
+  std::vector<Result<std::unique_ptr<Job>>> jobs;
+  jobs.reserve(texts.size());
   for (const std::vector<int32_t>& ids : texts) {
-    channels.push_back(impl_->EmbeddingJobOf(ids, options).map([this](auto job) {
-      return impl_->Enqueue(std::move(job));
-    }));
+    jobs.push_back(impl_->EmbeddingJobOf(ids, options));
   }
-  const std::stop_callback cancel(stop, [&channels] {
-    for (const auto& channel : channels) {
-      if (channel) (*channel)->Cancel();
-    }
-  });
-  std::vector<Result<std::vector<float>>> vectors;
-  for (const auto& channel : channels) {
-    vectors.push_back(channel.and_then([&options](const std::shared_ptr<AnswerChannel>& one) {
-      return Impl::AwaitEmbedding(*one, options.dimensions);
-    }));
-  }
-  return vectors;
+  const BackendDevices& devices = impl_->session->devices();
+  return EmbedAll(
+      std::move(jobs),
+      {.rows_of_step = SharedRowsOf(devices),
+       .alignment = TextAlignmentOf(devices),
+       .enqueue = [this](auto job) { return impl_->Enqueue(std::move(job)); },
+       .await = [&](auto& channel) { return Impl::AwaitEmbedding(channel, options.dimensions); }},
+      stop);
 }
 
 Result<std::unique_ptr<Job>> Engine::Impl::EmbeddingJobOf(std::span<const int32_t> ids,

@@ -89,22 +89,26 @@ void TextEncoder::Run(const Jobs& jobs) {
   counters_.UpdateSlot(0, [this](SlotActivity& state) { state = {.task = taken_, .busy = true}; });
   const Status read = ReadRows(jobs);
   size_t tokens = 0;
+  std::vector<Result<std::vector<float>>> vectors;
   for (size_t i = 0; i < jobs.size(); ++i) {
     const int64_t first = jobs[i]->media.empty() ? pack_.first_rows()[i] : 0;
     tokens += jobs[i]->prompt.size();
-    auto vector = read ? EmbeddingOf(first, std::ssize(jobs[i]->prompt))
-                       : Result<std::vector<float>>(tl::unexpected(read.error()));
-    AnswerChannel& channel = *jobs[i]->channel;
-    if (!vector) {
-      channel.Push(std::move(vector).error());
-      continue;
-    }
-    channel.Push(ResultRows{0, *std::move(vector)});
-    channel.Push(RequestEnd{});
+    vectors.push_back(read ? EmbeddingOf(first, std::ssize(jobs[i]->prompt))
+                           : Result<std::vector<float>>(tl::unexpected(read.error())));
   }
+  // Counted first: who has its vector sees the step in the statistics.
   counters_.CountStep(&EngineStats::prompt, tokens, begin);
   counters_.Update([](EngineStats& stats) { stats.slots_busy = 0; });
   counters_.UpdateSlot(0, [](SlotActivity& state) { state.busy = false; });
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    AnswerChannel& channel = *jobs[i]->channel;
+    if (!vectors[i]) {
+      channel.Push(std::move(vectors[i]).error());
+      continue;
+    }
+    channel.Push(ResultRows{0, *std::move(vectors[i])});
+    channel.Push(RequestEnd{});
+  }
 }
 
 Status TextEncoder::SetSoftRows(const Job& job, StepRows& step) {
