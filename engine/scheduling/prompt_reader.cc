@@ -53,25 +53,32 @@ bool PromptReader::ReadNext(ReadingPace& pace) {
   if (!pace.MayRead(rows, EngineClock::now())) return false;
   running.read_round = round_;
   turn_ = *slot + 1;
-  Read(*slot, end);
-  pace.TakeChunk(rows);
+  if (Read(*slot, end)) {
+    pace.TakeChunk(rows);
+  } else {
+    pace.TakeOther();
+  }
   return true;
 }
 
-void PromptReader::Read(int32_t slot, int64_t end) {
+bool PromptReader::Read(int32_t slot, int64_t end) {
   RunningJob& running = jobs_.At(slot);
   const std::span<const int32_t> prompt = running.job->prompt;
   const auto chunk =
       prompt.subspan(static_cast<size_t>(running.read), static_cast<size_t>(end - running.read));
   const auto encoded = EncodeNext(running, end);
-  if (!encoded) return jobs_.EndFailed(slot, encoded.error());
-  if (*encoded) return;
+  if (!encoded) {
+    jobs_.EndFailed(slot, encoded.error());
+    return false;
+  }
+  if (*encoded) return false;
   const EngineClock::time_point begin = EngineClock::now();
   const size_t rows = chunk.size();
   const Status status = ReadsChunks(running.job->kind) ? ReadChunk(slot, running, chunk)
                                                        : ReadForRows(slot, running, chunk);
   counters_.CountStep(&EngineStats::prompt, rows, begin);
   if (!status) jobs_.EndFailed(slot, status.error());
+  return true;
 }
 
 int64_t PromptReader::EndOfChunk(const RunningJob& running) const {

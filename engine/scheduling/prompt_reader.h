@@ -43,7 +43,8 @@ class PromptReader {
 
  private:
   // Reads the next chunk of the slot, up to position `end`, or encodes a medium that it needs.
-  void Read(int32_t slot, int64_t end);
+  // Returns whether it was a chunk.
+  bool Read(int32_t slot, int64_t end);
   // The position after the next chunk of a job's prompt.
   [[nodiscard]] int64_t EndOfChunk(const RunningJob& running) const;
   // Gets the soft tokens of media with rows before `end` that the job is going to read: those in

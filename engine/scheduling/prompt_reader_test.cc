@@ -28,9 +28,9 @@ class PromptReaderTest : public ::testing::Test {
   static ReadingPace KnownPace(EngineClock::duration most) {
     ReadingPace pace(most);
     const EngineClock::time_point begin = EngineClock::now() - milliseconds(1);
-    (void)pace.TakeTokens(begin);
+    (void)pace.TakeTokens(begin, 1);
     pace.TakeChunk(kPromptChunk);
-    (void)pace.TakeTokens(begin + milliseconds(1));
+    (void)pace.TakeTokens(begin + milliseconds(1), 1);
     return pace;
   }
   // Reads what the pace allows in a round. Returns the tokens that each slot has read of its
@@ -74,7 +74,7 @@ TEST_F(PromptReaderTest, ATightLimitReadsOnePromptAfterAnother) {
   for (int32_t first = 0; first < 4; ++first) Start({first, first + 1, first + 2, 4, 5});
   ReadingPace pace = KnownPace(nanoseconds(1));
   const auto next_round = [&] {
-    (void)pace.TakeTokens(EngineClock::now());
+    (void)pace.TakeTokens(EngineClock::now(), 1);
     return Round(pace);
   };
   EXPECT_THAT(next_round(), ElementsAre(4, 0, 0, 0));

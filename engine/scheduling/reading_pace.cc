@@ -15,34 +15,45 @@ int64_t WeightOf(int64_t rows) { return std::max(rows, kLeastWeight); }
 
 }  // namespace
 
-std::optional<ReadingPace::Gap> ReadingPace::TakeTokens(Clock::time_point now) {
+std::optional<ReadingPace::Gap> ReadingPace::TakeTokens(Clock::time_point now, int64_t answers) {
+  // A step for more answers takes longer, and that is not the time of reading.
+  if (answers != answers_) seconds_of_tokens_ = 0;
+  answers_ = answers;
   std::optional<Gap> gap;
   if (last_tokens_) {
     gap = {.rows = rows_, .chunks = chunks_};
-    const double seconds = SecondsOf(now - *last_tokens_);
-    if (weight_ == 0) {
-      seconds_of_tokens_ = seconds;
-    } else {
-      const double reading = std::max(seconds - seconds_of_tokens_, 0.0);
-      if (seconds_of_tokens_ > 0) gap->reading = reading;
-      const double found = reading / static_cast<double>(weight_);
-      // Slower rounds count at once, faster ones by half.
-      const double known = seconds_of_weight_.value_or(found);
-      seconds_of_weight_ = std::max(found, (known + found) / 2);
-    }
+    if (!did_other_) Learn(SecondsOf(now - *last_tokens_), *gap);
   }
   last_tokens_ = now;
-  rows_ = chunks_ = weight_ = 0;
+  ForgetRead();
   return gap;
+}
+
+void ReadingPace::Learn(double seconds, Gap& gap) {
+  if (weight_ == 0) {
+    seconds_of_tokens_ = seconds;
+    return;
+  }
+  const double reading = std::max(seconds - seconds_of_tokens_, 0.0);
+  if (seconds_of_tokens_ > 0) gap.reading = reading;
+  const double found = reading / static_cast<double>(weight_);
+  // Slower rounds count at once, faster ones by half.
+  const double known = seconds_of_weight_.value_or(found);
+  seconds_of_weight_ = std::max(found, (known + found) / 2);
 }
 
 void ReadingPace::WritesNothing() {
   last_tokens_.reset();
+  ForgetRead();
+}
+
+void ReadingPace::ForgetRead() {
   rows_ = chunks_ = weight_ = 0;
+  did_other_ = false;
 }
 
 bool ReadingPace::MayRead(int64_t rows, Clock::time_point now) const {
-  if (chunks_ == 0) return true;
+  if (chunks_ == 0 && !did_other_) return true;
   if (!last_tokens_ || !seconds_of_weight_) return false;
   // Steps that draw nothing may still run: what passed is no less than what the rows take.
   const double expected = *seconds_of_weight_ * static_cast<double>(weight_);

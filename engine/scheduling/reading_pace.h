@@ -27,12 +27,14 @@ class ReadingPace {
 
   // What happened between two steps that gave tokens.
   struct Gap {
-    double reading = 0;  // seconds without those of the step itself; 0 as long as these are unknown
+    // Seconds without those of the step itself; 0 as long as these are unknown, and if there was
+    // something else to do.
+    double reading = 0;
     int64_t rows = 0;    // of prompts that were read
     int64_t chunks = 0;  // that these were
   };
-  // Answers got tokens. Returns the gap before these; none after WritesNothing().
-  std::optional<Gap> TakeTokens(Clock::time_point now);
+  // This number of answers got tokens. Returns the gap before these; none after WritesNothing().
+  std::optional<Gap> TakeTokens(Clock::time_point now, int64_t answers);
   // There is no answer that waits for tokens.
   void WritesNothing();
 
@@ -40,12 +42,17 @@ class ReadingPace {
   [[nodiscard]] bool MayRead(int64_t rows, Clock::time_point now) const;
   // A chunk was read.
   void TakeChunk(int64_t rows);
+  // Something else was done for a prompt: a picture or a sound was encoded.
+  void TakeOther() { did_other_ = true; }
 
   // Where a single chunk made the gap longer than the limit and a shorter one would not: what a
   // user can do, for a warning.
   [[nodiscard]] std::optional<std::string> AdviceOn(const Gap& gap) const;
 
  private:
+  // Learns from a gap of this length, and completes what is known about it.
+  void Learn(double seconds, Gap& gap);
+  void ForgetRead();
   static double SecondsOf(Clock::duration time) {
     return std::chrono::duration<double>(time).count();
   }
@@ -54,7 +61,9 @@ class ReadingPace {
   std::optional<Clock::time_point> last_tokens_ = {};
   // What was read since then: `weight_` counts short chunks as longer ones that take as long.
   int64_t rows_ = 0, chunks_ = 0, weight_ = 0;
-  double seconds_of_tokens_ = 0;                  // of a decode step; 0: not known
+  bool did_other_ = false;
+  int64_t answers_ = 0;                           // of the last decode step
+  double seconds_of_tokens_ = 0;                  // of a decode step for as many; 0: not known
   std::optional<double> seconds_of_weight_ = {};  // of a row that is read
 };
 

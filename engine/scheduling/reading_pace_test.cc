@@ -11,9 +11,9 @@ using std::chrono::milliseconds;
 class ReadingPaceTest : public ::testing::Test {
  protected:
   // Passes time until the next tokens of answers.
-  std::optional<ReadingPace::Gap> Tokens(milliseconds after) {
+  std::optional<ReadingPace::Gap> Tokens(milliseconds after, int64_t answers = 1) {
     now_ += after;
-    return pace_.TakeTokens(now_);
+    return pace_.TakeTokens(now_, answers);
   }
   // Reads chunks of this size as long as the pace allows, each in this time. Returns their number.
   int ReadChunks(int64_t rows, milliseconds each) {
@@ -107,6 +107,48 @@ TEST_F(ReadingPaceTest, AdvisesOnChunksThatAloneTakeMoreThanTheLimit) {
   EXPECT_EQ(advice_after(512, milliseconds(400)),
             "answers waited 400 ms for a step of 512 tokens of a prompt, longer than "
             "server.max_gap_ms (105): set context.prefill_chunk to 128 or less");
+}
+
+TEST_F(ReadingPaceTest, APictureIsTimeAndNotRows) {
+  Tokens(milliseconds(0));
+  Tokens(milliseconds(20));
+  EXPECT_EQ(ReadChunks(100, milliseconds(10)), 1);
+  Tokens(milliseconds(20));
+  pace_.TakeOther();
+  now_ += milliseconds(60);
+  EXPECT_EQ(ReadChunks(100, milliseconds(10)), 2) << "60 ms have passed";
+  Tokens(milliseconds(20));
+  pace_.TakeOther();
+  now_ += milliseconds(5'000);
+  EXPECT_EQ(ReadChunks(100, milliseconds(10)), 0) << "the limit has passed";
+  const auto gap = Tokens(milliseconds(20));
+  ASSERT_TRUE(gap);
+  EXPECT_EQ(gap->rows, 0);
+  EXPECT_EQ(ReadChunks(100, milliseconds(10)), 8) << "a chunk still takes 10 ms";
+}
+
+TEST_F(ReadingPaceTest, NoAdviceOnAGapWithAPicture) {
+  Tokens(milliseconds(0));
+  Tokens(milliseconds(20));
+  EXPECT_EQ(ReadChunks(512, milliseconds(10)), 1);
+  pace_.TakeOther();
+  const auto gap = Tokens(milliseconds(5'000));
+  ASSERT_TRUE(gap);
+  EXPECT_FALSE(pace_.AdviceOn(*gap));
+}
+
+TEST_F(ReadingPaceTest, TheTimeOfMoreAnswersIsNotThatOfReading) {
+  Tokens(milliseconds(0), /*answers=*/1);
+  Tokens(milliseconds(20), /*answers=*/1);
+  EXPECT_EQ(ReadChunks(512, milliseconds(10)), 1);
+  const auto more = Tokens(milliseconds(300), /*answers=*/8);
+  ASSERT_TRUE(more);
+  EXPECT_FALSE(pace_.AdviceOn(*more)) << "how long a step of 8 answers takes is not known";
+  Tokens(milliseconds(300), /*answers=*/8);
+  EXPECT_EQ(ReadChunks(512, milliseconds(400)), 1);
+  const auto known = Tokens(milliseconds(300), /*answers=*/8);
+  ASSERT_TRUE(known);
+  EXPECT_TRUE(pace_.AdviceOn(*known));
 }
 
 }  // namespace

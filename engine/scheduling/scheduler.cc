@@ -78,7 +78,7 @@ void Scheduler::Loop() {
 
 void Scheduler::TakeTime(bool wrote) {
   if (!wrote) return pace_.WritesNothing();
-  const auto gap = pace_.TakeTokens(EngineClock::now());
+  const auto gap = pace_.TakeTokens(EngineClock::now(), decoding_);
   const auto advice = gap ? pace_.AdviceOn(*gap) : std::nullopt;
   constexpr int64_t kWarnAt = 2;  // the first one may have waited for a compiler
   if (advice && ++advices_ == kWarnAt && options_.warn) options_.warn(*advice);
@@ -116,11 +116,14 @@ void Scheduler::CountSlots() {
   int64_t busy = 0;
   int64_t paused = 0;
   int64_t tokens = 0;
+  decoding_ = 0;
   for (int32_t slot = 0; slot < jobs_.size(); ++slot) {
     const RunningJob* running = jobs_.Find(slot);
     if (running == nullptr) continue;
     ++busy;
-    paused += static_cast<int64_t>(running->job->channel->full());
+    const bool full = running->job->channel->full();
+    paused += static_cast<int64_t>(full);
+    decoding_ += static_cast<int64_t>(running->writes() && !full);
     tokens += session_.past(slot);
     counters_.UpdateSlot(slot, [&](SlotActivity& state) {
       state.tokens = session_.past(slot);

@@ -70,6 +70,7 @@ class Scheduler final : public JobRunner {
   PromptReader reader_;
   ReadingPace pace_;
   bool reads_ = false;        // the round may read chunks: no decode step is in flight
+  int64_t decoding_ = 0;      // answers of the next decode step
   int64_t advices_ = 0;       // of the pace so far
   mutable std::mutex mutex_;  // guards submitted_
   std::vector<std::unique_ptr<Job>> submitted_;
