@@ -26,6 +26,24 @@ Status CancelledPlanWorksAgain(Suite& suite, Device& device) {
   return CompareWithReference(test, ran, results, suite.manifest.activations);
 }
 
+// An op of three rows, the second of which asks for an adapter that there is not.
+Case BadAdapters(CaseBuilder b, OpKind kind, int32_t bad) {
+  const bool adds = kind == OpKind::kAdapterSum;
+  std::vector<ValueId> operands = {b.Floats("x", F({kT, 64}))};
+  const auto product = [&](std::string_view name) {
+    const auto named = [name](const char* part) { return fmt::format("{}_{}", name, part); };
+    if (!adds) operands.push_back(b.Weight(named("weight"), {DType::kF16, {32, 64}}));
+    operands.push_back(b.Constant(named("a"), F({4, 8, 64})));
+    operands.push_back(b.Constant(named("b"), F({4, 32, 8})));
+  };
+  if (adds) operands.push_back(b.Floats("base", F({kT, 32})));
+  product("gate");
+  if (kind == OpKind::kRowAdaptedGeGluLinear) product("up");
+  operands.push_back(b.Ints("ids", I({kT, 1}), {0, bad, 3}));
+  operands.push_back(b.Floats("factors", F({kT, 1})));
+  return OneOp(std::move(b), kind, operands, OpAttrs(kind), ToleranceClass::kExact);
+}
+
 // Indices from outside: an error or rows that are skipped, but never memory that is not the op's
 // own.
 Status BadIndices(Suite& suite, Device& device, OpKind kind) {
@@ -45,6 +63,8 @@ Status BadIndices(Suite& suite, Device& device, OpKind kind) {
       chosen[1] = chosen[17] = bad;
       const ValueId experts = b.Ints("experts", I({kT, 1}), chosen);
       test = OneOp(std::move(b), kind, {x, weight, experts}, OpAttrs(kind), ToleranceClass::kExact);
+    } else if (kind != OpKind::kStateAppend) {
+      test = BadAdapters(std::move(b), kind, bad);
     } else {
       const ValueId state = b.State("state", F({2, 8, 16}));
       const ValueId rows = b.Floats("rows", F({kT, 16}));
@@ -121,7 +141,9 @@ Status UnknownOpIsRefused(Suite& suite, Device& device) {
 
 void AddFaultTests(std::vector<NamedTest>& tests) {
   tests.push_back({"Fault.cancelled_plan_works_again", CancelledPlanWorksAgain});
-  for (const OpKind kind : {OpKind::kGatherRows, OpKind::kGroupedMatMul, OpKind::kStateAppend}) {
+  for (const OpKind kind :
+       {OpKind::kGatherRows, OpKind::kGroupedMatMul, OpKind::kStateAppend, OpKind::kAdapterSum,
+        OpKind::kRowAdaptedLinear, OpKind::kRowAdaptedGeGluLinear}) {
     tests.push_back(
         {fmt::format("Fault.bad_indices/{}", NameOf(kind)),
          [kind](Suite& suite, Device& device) { return BadIndices(suite, device, kind); }});

@@ -266,6 +266,10 @@ Types InferRowAdaptedGeGluLinear(Context& c) {
   if (*gate != *up) {
     c.Fail("gate_weight has {} rows, up_weight {}", ToString(*gate), ToString(*up));
   }
+  const Dim gates = c.operand(In::gate_a).rows(), ups = c.operand(In::up_a).rows();
+  if (gates != ups) {
+    c.Fail("gate_a has {} adapters, up_a {}", ToString(gates), ToString(ups));
+  }
   WantPlaces(c, In::ids, In::factors, x.rows());
   return {TensorType(DType::kF32, {x.rows(), *gate})};
 }

@@ -195,6 +195,11 @@ std::vector<OpCase> LinearCases() {
        {F({kT, 512})},
        {{Operand(4, {DType::kQ4_K, {256, 256}}), "the adapters have 512 rows, the weight 256"},
         {Operand(6, F({3, 512, 8})), "does not fit 4 input columns"},
+        {[](OpUse& use) {
+           use.operands[5] = F({2, 4, 256});
+           use.operands[6] = F({2, 512, 4});
+         },
+         "gate_a has 3 adapters, up_a 2"},
         {Operand(7, F({kT, 1})), "expected i32[T,1]"}}},
       {{OpKind::kResidualNorm,
         OpAttrs(rl_residual_norm_attrs{0, 1e-6F}),
