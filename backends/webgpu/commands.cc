@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "backends/gpu/kernel_cache.h"
 #include "backends/gpu/weights.h"
@@ -97,9 +98,10 @@ WGPUBindGroup WebGpuCommands::BindingsOf(WebGpuDriver& driver,
   descriptor.layout = driver.LayoutFor(static_cast<uint32_t>(buffers.size())).group.get();
   descriptor.entryCount = entries.size();
   descriptor.entries = entries.data();
-  group = Own(driver.api().DeviceCreateBindGroup(driver.device(), &descriptor),
-              driver.api().BindGroupRelease);
+  auto created = Own(driver.api().DeviceCreateBindGroup(driver.device(), &descriptor),
+                     driver.api().BindGroupRelease);
   driver.Check("wgpuDeviceCreateBindGroup");
+  group = std::move(created);
   return group.get();
 }
 

@@ -166,10 +166,11 @@ void WebGpuDriver::Write(const gpu::Allocation& to, uint64_t offset,
 }
 
 void WebGpuDriver::Read(const gpu::Allocation& from, uint64_t offset, std::span<std::byte> data) {
+  std::shared_ptr<Staging> staging;
   while (!data.empty()) {
     const std::span<std::byte> part = data.first(std::min<uint64_t>(data.size(), kMaxRead));
     const Owned<WGPUCommandEncoder> encoder = NewEncoder();
-    Landing landing = CopyOut(encoder.get(), from, offset, part);
+    Landing landing = CopyOut(encoder.get(), {&from, offset, part}, staging);
     Submit(encoder.get());
     landings_.push_back(std::move(landing));
     Wait();
@@ -207,16 +208,20 @@ Owned<WGPUCommandEncoder> WebGpuDriver::NewEncoder() {
   return Own(api_.DeviceCreateCommandEncoder(device(), nullptr), api_.CommandEncoderRelease);
 }
 
-WebGpuDriver::Landing WebGpuDriver::CopyOut(WGPUCommandEncoder encoder, const gpu::Allocation& from,
-                                            uint64_t offset, std::span<std::byte> to) {
-  const uint64_t begin = from.offset() + offset;
+WebGpuDriver::Landing WebGpuDriver::CopyOut(WGPUCommandEncoder encoder,
+                                            const gpu::Readback& readback,
+                                            std::shared_ptr<Staging>& kept) {
+  const uint64_t begin = readback.from->offset() + readback.offset;
   const uint64_t first = WordsBefore(begin);
-  const uint64_t bytes = gpu::RoundUp(begin + to.size(), kWordBytes) - first;
-  Landing landing{NewBuffer(bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst), bytes,
-                  begin - first, to};
-  api_.CommandEncoderCopyBufferToBuffer(encoder, Block::BufferOf(from), first,
-                                        landing.staging.get(), 0, bytes);
-  return landing;
+  const uint64_t bytes = gpu::RoundUp(begin + readback.to.size(), kWordBytes) - first;
+  // A landing that is not done yet has a share of its own.
+  if (kept == nullptr || kept.use_count() > 1 || kept->mapped || kept->bytes != bytes) {
+    kept = std::make_shared<Staging>(
+        NewBuffer(bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst), bytes);
+  }
+  api_.CommandEncoderCopyBufferToBuffer(encoder, Block::BufferOf(*readback.from), first,
+                                        kept->buffer.get(), 0, bytes);
+  return {kept, begin - first, readback.to};
 }
 
 void WebGpuDriver::Submit(WGPUCommandEncoder encoder) {
@@ -235,8 +240,9 @@ std::unique_ptr<gpu::Commands> WebGpuDriver::Record(const gpu::Recording& record
 
 void WebGpuDriver::Submit(gpu::Commands& commands, const gpu::Readback& readback) {
   const Owned<WGPUCommandEncoder> encoder = NewEncoder();
-  static_cast<WebGpuCommands&>(commands).Encode(api_, encoder.get());
-  Landing landing = CopyOut(encoder.get(), *readback.from, readback.offset, readback.to);
+  auto& recorded = static_cast<WebGpuCommands&>(commands);
+  recorded.Encode(api_, encoder.get());
+  Landing landing = CopyOut(encoder.get(), readback, recorded.staging());
   Submit(encoder.get());
   landings_.push_back(std::move(landing));
 }
@@ -260,15 +266,19 @@ void WebGpuDriver::Land(std::vector<Landing> landings) {
       },
       reports_.get(), nullptr};
   for (const Landing& landing : landings) {
-    api_.BufferMapAsync(landing.staging.get(), WGPUMapMode_Read, 0, landing.bytes, info);
+    landing.staging->mapped = true;
+    api_.BufferMapAsync(landing.staging->buffer.get(), WGPUMapMode_Read, 0, landing.staging->bytes,
+                        info);
   }
   api_.DevicePoll(device(), 1, nullptr);
   Check("wgpuBufferMapAsync");
   for (const Landing& landing : landings) {
+    Staging& staging = *landing.staging;
     const auto* bytes = static_cast<const std::byte*>(
-        api_.BufferGetConstMappedRange(landing.staging.get(), 0, landing.bytes));
+        api_.BufferGetConstMappedRange(staging.buffer.get(), 0, staging.bytes));
     std::memcpy(landing.to.data(), bytes + landing.skipped, landing.to.size());
-    api_.BufferUnmap(landing.staging.get());
+    api_.BufferUnmap(staging.buffer.get());
+    staging.mapped = false;
   }
 }
 

@@ -35,6 +35,8 @@ class Reports {
   bool lost_ = false;
 };
 
+struct Staging;
+
 // Where an address lies.
 struct Place {
   WGPUBuffer buffer = nullptr;
@@ -84,17 +86,18 @@ class WebGpuDriver final : public gpu::Driver {
 
   // Bytes on their way to `to`: `skipped` bytes of the staging buffer are before them.
   struct Landing {
-    Owned<WGPUBuffer> staging;
-    uint64_t bytes = 0, skipped = 0;
+    std::shared_ptr<Staging> staging;
+    uint64_t skipped = 0;
     std::span<std::byte> to;
   };
 
   void Finish() override;
   [[nodiscard]] Owned<WGPUDevice> NewDevice() const;
   Owned<WGPUCommandEncoder> NewEncoder();
-  // Copies the words that hold these bytes.
-  Landing CopyOut(WGPUCommandEncoder encoder, const gpu::Allocation& from, uint64_t offset,
-                  std::span<std::byte> to);
+  // Copies the words that hold these bytes; through `kept`, or through a new buffer, which is kept,
+  // if it is in use or has another size.
+  Landing CopyOut(WGPUCommandEncoder encoder, const gpu::Readback& bytes,
+                  std::shared_ptr<Staging>& kept);
   void Submit(WGPUCommandEncoder encoder);
   // Waits until they have landed.
   void Land(std::vector<Landing> landings);

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/gpu/kernel_source.h"
@@ -70,9 +71,10 @@ WGPUComputePipeline WebGpuKernel::PipelineFor(WebGpuDriver& driver,
   wanted.layout = driver.LayoutFor(buffers).pipeline.get();
   wanted.compute.module = module.get();
   wanted.compute.entryPoint = ViewOf("main");
-  pipeline =
+  auto created =
       Own(api.DeviceCreateComputePipeline(driver.device(), &wanted), api.ComputePipelineRelease);
   driver.Check(("wgpuDeviceCreateComputePipeline of " + name).c_str());
+  pipeline = std::move(created);
   return pipeline.get();
 }
 

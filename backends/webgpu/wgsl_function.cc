@@ -101,6 +101,10 @@ bool WgslFunction::Walk(uint32_t label, uint32_t end, uint32_t entered) {
 }
 
 void WgslFunction::WriteLoop(uint32_t label, const Block& header) {
+  // Only the edge into the loop was seen so far, and its value may be a constant.
+  if (!header.body.empty() && header.body.front().op == spv::OpPhi) {
+    throw sdk::Error(RL_INTERNAL, "a shader has a phi at the head of a loop");
+  }
   const Loop loop{(*header.merge)[0], (*header.merge)[1]};
   loops_.push_back(loop);
   code_ += "loop {\n";

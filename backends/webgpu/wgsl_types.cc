@@ -18,6 +18,12 @@ std::string FloatText(uint32_t bits) {
   return text[0] == '-' ? "(" + std::string(text) + ")" : text;
 }
 
+sdk::Error NoWidth(const char* kind, uint32_t width) {
+  return sdk::Error(RL_INTERNAL,
+                    "a shader has a " + std::to_string(width) + "-bit " + kind +
+                        "; WGSL has floats of 32 bits, and integers of 32 or, in memory, 16");
+}
+
 std::string IntegerText(uint32_t word, bool is_signed) {
   if (!is_signed) return std::to_string(word) + "u";
   const auto value = static_cast<int32_t>(word);
@@ -33,8 +39,10 @@ std::string TypeNames::NameOf(uint32_t id) {
     case spv::OpTypeBool:
       return "bool";
     case spv::OpTypeInt:
+      if (type.width != 32 && type.width != 16) throw NoWidth("integer", type.width);
       return type.is_signed ? "i32" : "u32";
     case spv::OpTypeFloat:
+      if (type.width != 32) throw NoWidth("float", type.width);
       return "f32";
     case spv::OpTypeVector:
       return "vec" + std::to_string(type.count) + "<" + NameOf(type.of) + ">";
