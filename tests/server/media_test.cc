@@ -226,7 +226,7 @@ TEST(EmbeddedMediaTest, PicturesAndSoundsAreVectors) {
   const json golden = json::parse(ReadWholeFile(goldens + "golden.json"));
   for (const auto& [name, index] : {std::pair("image", 0u), std::pair("audio", 1u)}) {
     const auto found =
-        std::ranges::find_if(golden["cases"], [&](const json& one) { return one["name"] == name; });
+        std::ranges::find(golden["cases"], json(name), [](const json& one) { return one["name"]; });
     const std::vector<double> expected = (*found)["embedding"];
     const std::vector<double> values = answer[index]["embedding"];
     double squares = 0;
