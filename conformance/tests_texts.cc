@@ -24,7 +24,7 @@ constexpr int64_t kWidth = 256;
 constexpr int32_t kReach = 11;
 
 constexpr int64_t AllRows() {
-  return std::accumulate(std::begin(kLengths), std::end(kLengths), int64_t{0});
+  return static_cast<int64_t>(std::accumulate(std::begin(kLengths), std::end(kLengths), size_t{0}));
 }
 // Of the largest step: each text may be followed by rows up to the next multiple.
 constexpr int64_t kMaxRows = AllRows() + std::ssize(kLengths) * sdk::kTextAlignment;

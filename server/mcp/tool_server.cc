@@ -153,7 +153,7 @@ Status ToolServer::Greet(Link& link) {
 }
 
 Result<std::shared_ptr<ToolServer::Link>> ToolServer::Connect() {
-  const auto link = std::make_shared<Link>();
+  auto link = std::make_shared<Link>();
   const auto on_message = [stale = link->stale](const Message& message) -> std::string {
     if (message.kind == Message::Kind::kRequest) {
       if (message.method == "ping") return AnswerText(message.id, json::object());
