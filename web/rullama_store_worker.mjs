@@ -119,6 +119,11 @@ function checkStatus(response) {
   throw new DownloadError(id, `the server answers with status ${status}`);
 }
 
+// Lets go of a response that is not read. One whose connection broke meanwhile refuses to be cancelled.
+async function discard(response) {
+  await response.body?.cancel().catch(() => {});
+}
+
 class Download {
   #url;
   #file;
@@ -171,7 +176,7 @@ class Download {
     const { size, version } = this.#description.values;
     if (response.status === 416) {
       if (first === 0 || first === size || size === null) return true;
-      await response.body?.cancel();
+      await discard(response);
       this.#restart({ size: null, version: null });
       this.#countOther();
       return false;
@@ -184,7 +189,7 @@ class Download {
     if (changed || (partial ? range.first !== null && range.first !== first : first > 0)) {
       // Another file is there now, or the server begins at the beginning.
       this.#restart(found);
-      if (partial || this.#others + 1 === OTHER_FILES) await response.body.cancel();
+      if (partial || this.#others + 1 === OTHER_FILES) await discard(response);
       this.#countOther();
       if (partial) return false;
       first = 0;
