@@ -1,15 +1,5 @@
 # Sets RULLAMA_HAS_CUDA to whether the CUDA backend is built, as RULLAMA_CUDA asks for it: ON, OFF, or AUTO where a CUDA
 # toolkit is found, but not with sanitizers, which would watch the toolkit, and not for another processor.
-set(RULLAMA_CUDA AUTO CACHE STRING "Build the backend cuda: AUTO (where a CUDA toolkit is found), ON or OFF")
-set_property(CACHE RULLAMA_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(RULLAMA_HAS_CUDA OFF)
-if(NOT RULLAMA_GPU)
-  if(RULLAMA_CUDA AND NOT RULLAMA_CUDA STREQUAL "AUTO")
-    message(FATAL_ERROR "RULLAMA_CUDA is ON, but without RULLAMA_GPU there is no backend for GPUs")
-  endif()
-  return()
-endif()
-
 set(oldest 12.4)
 if(RULLAMA_CUDA STREQUAL "AUTO")
   if(NOT RULLAMA_SANITIZE AND NOT CMAKE_CROSSCOMPILING)

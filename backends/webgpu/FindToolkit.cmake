@@ -1,15 +1,6 @@
 # Sets RULLAMA_HAS_WEBGPU to whether the WebGPU backend is built, as RULLAMA_WEBGPU asks for it: ON, OFF, or AUTO where
 # the headers of wgpu-native are found, but not with sanitizers, which would watch that library, not for another
 # processor, and not for packages, since no package of Debian has the library.
-set(RULLAMA_WEBGPU AUTO CACHE STRING "Build the backend webgpu: AUTO (where wgpu-native is found), ON or OFF")
-set_property(CACHE RULLAMA_WEBGPU PROPERTY STRINGS AUTO ON OFF)
-set(RULLAMA_HAS_WEBGPU OFF)
-if(NOT RULLAMA_GPU)
-  if(RULLAMA_WEBGPU AND NOT RULLAMA_WEBGPU STREQUAL "AUTO")
-    message(FATAL_ERROR "RULLAMA_WEBGPU is ON, but without RULLAMA_GPU there is no backend for GPUs")
-  endif()
-  return()
-endif()
 if(NOT RULLAMA_WEBGPU)
   return()
 endif()
