@@ -10,8 +10,6 @@ constexpr std::array<uint32_t, 3> kMaxGroups = {0x7FFFFFFF, 65535, 65535};
 constexpr uint32_t kWarp = 32;
 // Threads that walk a long row together.
 constexpr uint32_t kWideThreads = 1024;
-// Blocks of 256 threads that a multiprocessor takes at a time.
-constexpr uint32_t kGroupsOfMultiprocessor = 4;
 // Blocks of products of one row: one, so that the next kernel finds room and asks for its weights.
 constexpr uint32_t kRowGroupsOfMultiprocessor = 1;
 
@@ -41,7 +39,7 @@ gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
                 .has_kernels_for = HasFormsFor};
   target.prefers.wide = kWideThreads;
   target.prefers.row_kernels = options.integer_dot;
-  target.prefers.few_groups = kGroupsOfMultiprocessor * facts.multiprocessors;
+  target.prefers.few_groups = gpu::kGroupsOfMultiprocessor * facts.multiprocessors;
   target.prefers.row_threads = kRowThreads;
   target.prefers.row_groups = kRowGroupsOfMultiprocessor * facts.multiprocessors;
   if (options.integer_dot) target.prefers.max_prologue = 4 * kRowThreads * kMostTurns;

@@ -9,6 +9,21 @@
 
 namespace rullama::gpu {
 
+// Workgroups of 256 invocations that a multiprocessor takes at a time.
+inline constexpr uint32_t kGroupsOfMultiprocessor = 4;
+// Multiprocessors that are assumed where a driver does not tell how many there are; of drivers in
+// software those of a small processor.
+inline constexpr uint32_t kUsualMultiprocessors = 32;
+inline constexpr uint32_t kSoftwareMultiprocessors = 2;
+// Invocations of drivers in software that walk a long row together.
+inline constexpr uint32_t kWideSoftwareThreads = 64;
+
+// The longest row, in elements, that a GEMV can stage in shared memory, where it needs 8 KiB more.
+constexpr int64_t LongestStagedRow(uint32_t shared_bytes) {
+  constexpr uint32_t kOtherBytes = 8192;
+  return (shared_bytes - kOtherBytes) / sizeof(float);
+}
+
 // Kernels for matrix units: rows, columns and terms of a product, invocations of a subgroup, and
 // the most invocations of a workgroup, which has whole subgroups.
 inline constexpr uint32_t kMatrixSide = 16;

@@ -12,12 +12,9 @@ constexpr uint32_t kWarp = 32;
 // Work-items that walk a long row together.
 constexpr uint32_t kWideThreads = 256;
 constexpr uint32_t kWideThreadsOfNvidia = 1024;
-// Work-groups of 256 that a compute unit takes at a time; and for each core of a CPU, whose
-// work-groups are one work-item, so that all cores are done at about the same time.
-constexpr uint32_t kGroupsOfUnit = 4;
+// Work-groups for each core of a CPU, which are one work-item, so that all cores are done at about
+// the same time.
 constexpr uint32_t kGroupsOfCore = 16;
-// Local memory that a GEMV needs in addition to the row that it stages.
-constexpr uint32_t kOtherLocalBytes = 8192;
 
 gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& options) {
   const bool nvidia = options.form == Form::kNvidia;
@@ -50,8 +47,8 @@ gpu::Preferences PreferencesFor(const Facts& facts, const DriverOptions& options
   const uint32_t wide = can.subgroups ? kWideThreadsOfNvidia : kWideThreads;
   prefers.wide =
       static_cast<uint32_t>(std::min<size_t>(wide, std::bit_floor(facts.max_work_group)));
-  prefers.few_groups = kGroupsOfUnit * facts.compute_units;
-  prefers.max_prologue = (can.shared_bytes - kOtherLocalBytes) / sizeof(float);
+  prefers.few_groups = gpu::kGroupsOfMultiprocessor * facts.compute_units;
+  prefers.max_prologue = gpu::LongestStagedRow(can.shared_bytes);
   return prefers;
 }
 

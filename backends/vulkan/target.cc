@@ -8,14 +8,6 @@ namespace {
 
 // Invocations that walk a long row together.
 constexpr uint32_t kWideThreads = 1024;
-constexpr uint32_t kWideSoftwareThreads = 64;
-// The assumed number of multiprocessors of devices that do not report it.
-constexpr uint32_t kUsualMultiprocessors = 32;
-constexpr uint32_t kSoftwareMultiprocessors = 2;
-// Workgroups of 256 that one takes at a time.
-constexpr uint32_t kGroupsOfMultiprocessor = 4;
-// Shared memory that a GEMV needs in addition to the row that it stages.
-constexpr uint32_t kOtherSharedBytes = 8192;
 constexpr uint32_t kVendorNvidia = 0x10DE;
 
 // NVIDIA's GPUs do, as measured, and so does llvmpipe: its threads take runs of workgroups in turn.
@@ -26,7 +18,8 @@ bool StartsInOrder(const Facts& facts) {
 gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& options) {
   const VkPhysicalDeviceLimits& limits = facts.properties.limits;
   const bool matrix_units = options.matrix_extension != MatrixExtension::kNone;
-  const uint32_t usual = facts.IsSoftware() ? kSoftwareMultiprocessors : kUsualMultiprocessors;
+  const uint32_t usual =
+      facts.IsSoftware() ? gpu::kSoftwareMultiprocessors : gpu::kUsualMultiprocessors;
   return {.is_cpu = facts.IsSoftware(),
           .float64 = facts.float64,
           .follows_pointers = true,
@@ -46,10 +39,10 @@ gpu::Capabilities CapabilitiesFor(const Facts& facts, const DriverOptions& optio
 
 gpu::Preferences PreferencesFor(const Facts& facts, const gpu::Capabilities& can) {
   gpu::Preferences prefers;
-  prefers.wide = std::min(can.is_cpu ? kWideSoftwareThreads : kWideThreads,
+  prefers.wide = std::min(can.is_cpu ? gpu::kWideSoftwareThreads : kWideThreads,
                           std::bit_floor(facts.properties.limits.maxComputeWorkGroupInvocations));
-  prefers.few_groups = kGroupsOfMultiprocessor * can.multiprocessors;
-  prefers.max_prologue = (can.shared_bytes - kOtherSharedBytes) / sizeof(float);
+  prefers.few_groups = gpu::kGroupsOfMultiprocessor * can.multiprocessors;
+  prefers.max_prologue = gpu::LongestStagedRow(can.shared_bytes);
   prefers.row_kernels = can.subgroups && (can.integer_dot || can.is_cpu);
   return prefers;
 }
