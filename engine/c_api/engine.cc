@@ -5,6 +5,7 @@
 #include <new>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/c_api/error_handle.h"
 #include "engine/c_api/handles.h"
@@ -40,6 +41,18 @@ Status CheckFlags(uint32_t flags, uint32_t known) {
 
 Status NeedEngine(const rullama_engine* engine) { return NeedPointer(engine, "engine"); }
 
+// Hands out the vector that `embed` returns, once the pointers are known to be there.
+template <typename Embed>
+Status EmbedInto(const rullama_engine* engine, float** values, size_t* value_count,
+                 const Embed& embed) {
+  RL_RETURN_IF_ERROR(ClearResult(values, value_count, "values"));
+  RL_RETURN_IF_ERROR(NeedPointer(value_count, "value_count"));
+  RL_RETURN_IF_ERROR(NeedEngine(engine));
+  RL_ASSIGN_OR_RETURN(const std::vector<float> embedding, embed());
+  CopyOut(embedding, values, value_count);
+  return OkStatus();
+}
+
 }  // namespace
 }  // namespace rullama::c_api
 
@@ -62,11 +75,13 @@ rullama_engine::rullama_engine(std::shared_ptr<rullama::Engine> opened)
 
 // The functions of the C interface are not in a namespace; their bodies use these.
 using rullama::OkStatus;
+using rullama::Result;
 using rullama::Status;
 using rullama::c_api::AtBorder;
 using rullama::c_api::CheckFlags;
 using rullama::c_api::ClearResult;
 using rullama::c_api::CopyOut;
+using rullama::c_api::EmbedInto;
 using rullama::c_api::NeedEngine;
 using rullama::c_api::NeedPointer;
 using rullama::c_api::SpanOf;
@@ -163,13 +178,10 @@ rullama_code rullama_engine_chat_tokens(const rullama_engine* engine, const char
 rullama_code rullama_engine_embed(rullama_engine* engine, const char* text, size_t text_size,
                                   float** values, size_t* value_count, rullama_error** error) {
   return AtBorder(error, [&]() -> Status {
-    RL_RETURN_IF_ERROR(ClearResult(values, value_count, "values"));
-    RL_RETURN_IF_ERROR(NeedPointer(value_count, "value_count"));
-    RL_RETURN_IF_ERROR(NeedEngine(engine));
-    RL_ASSIGN_OR_RETURN(const std::string_view view, TextOf(text, text_size, "text"));
-    RL_ASSIGN_OR_RETURN(const auto embedding, engine->engine->Embed(view));
-    CopyOut(embedding, values, value_count);
-    return OkStatus();
+    return EmbedInto(engine, values, value_count, [&]() -> Result<std::vector<float>> {
+      RL_ASSIGN_OR_RETURN(const std::string_view view, TextOf(text, text_size, "text"));
+      return engine->engine->Embed(view);
+    });
   });
 }
 
@@ -177,14 +189,11 @@ rullama_code rullama_engine_embed_with(rullama_engine* engine, const char* text,
                                        const rullama_embedding_options* options, float** values,
                                        size_t* value_count, rullama_error** error) {
   return AtBorder(error, [&]() -> Status {
-    RL_RETURN_IF_ERROR(ClearResult(values, value_count, "values"));
-    RL_RETURN_IF_ERROR(NeedPointer(value_count, "value_count"));
-    RL_RETURN_IF_ERROR(NeedEngine(engine));
-    RL_ASSIGN_OR_RETURN(const std::string_view view, TextOf(text, text_size, "text"));
-    RL_ASSIGN_OR_RETURN(const auto asked, rullama::c_api::EmbeddingOptionsOf(options));
-    RL_ASSIGN_OR_RETURN(const auto embedding, engine->engine->Embed(view, asked));
-    CopyOut(embedding, values, value_count);
-    return OkStatus();
+    return EmbedInto(engine, values, value_count, [&]() -> Result<std::vector<float>> {
+      RL_ASSIGN_OR_RETURN(const std::string_view view, TextOf(text, text_size, "text"));
+      RL_ASSIGN_OR_RETURN(const auto asked, rullama::c_api::EmbeddingOptionsOf(options));
+      return engine->engine->Embed(view, asked);
+    });
   });
 }
 
@@ -192,14 +201,11 @@ rullama_code rullama_engine_embed_content(rullama_engine* engine, const rullama_
                                           const rullama_embedding_options* options, float** values,
                                           size_t* value_count, rullama_error** error) {
   return AtBorder(error, [&]() -> Status {
-    RL_RETURN_IF_ERROR(ClearResult(values, value_count, "values"));
-    RL_RETURN_IF_ERROR(NeedPointer(value_count, "value_count"));
-    RL_RETURN_IF_ERROR(NeedEngine(engine));
-    RL_ASSIGN_OR_RETURN(const auto request, rullama::c_api::RequestOf(content));
-    RL_ASSIGN_OR_RETURN(const auto asked, rullama::c_api::EmbeddingOptionsOf(options));
-    RL_ASSIGN_OR_RETURN(const auto embedding, engine->engine->EmbedContent(request, asked));
-    CopyOut(embedding, values, value_count);
-    return OkStatus();
+    return EmbedInto(engine, values, value_count, [&]() -> Result<std::vector<float>> {
+      RL_ASSIGN_OR_RETURN(const auto request, rullama::c_api::RequestOf(content));
+      RL_ASSIGN_OR_RETURN(const auto asked, rullama::c_api::EmbeddingOptionsOf(options));
+      return engine->engine->EmbedContent(request, asked);
+    });
   });
 }
 
