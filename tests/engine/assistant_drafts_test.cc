@@ -353,14 +353,19 @@ TEST(AssistantDrafts, AreTheSameInAllDialects) {
   }
 }
 
-// The drafts of all cases by a drafter with such weights, whose answers are the right ones.
-DraftCounts CountsWith(Weights weights, const std::string& pair) {
-  const fs::path path = fs::path(::testing::TempDir()) / (pair + "_untrained.gguf");
+// A drafter of a pair in the dialect of its own, with such weights.
+void WriteWith(Weights weights, const std::string& pair, const fs::path& to) {
   const Dialect own{.architecture = "gemma4-assistant",
                     .width_key = "embedding_length_out",
                     .tensors = {},
                     .weights = weights};
-  WriteIn(own, DrafterOf(pair), path);
+  WriteIn(own, DrafterOf(pair), to);
+}
+
+// The drafts of all cases by a drafter with such weights, whose answers are the right ones.
+DraftCounts CountsWith(Weights weights, const std::string& pair) {
+  const fs::path path = fs::path(::testing::TempDir()) / (pair + "_untrained.gguf");
+  WriteWith(weights, pair, path);
   const auto engine = Must(TryOpen(ModelOf(pair), DraftsBy(path.string())));
   const json golden = Goldens(pair);
   DraftCounts sum;
@@ -416,11 +421,7 @@ TEST_P(OnGpus, DraftersMayHaveManyClusters) {
 TEST_P(OnGpus, ThatAreWrongAreSoonGivenUp) {
   const fs::path path =
       fs::path(::testing::TempDir()) / (std::string("untrained_") + GetParam() + ".gguf");
-  const Dialect own{.architecture = "gemma4-assistant",
-                    .width_key = "embedding_length_out",
-                    .tensors = {},
-                    .weights = Weights::kShuffled};
-  ASSERT_NO_FATAL_FAILURE(WriteIn(own, DrafterOf("e2b"), path));
+  ASSERT_NO_FATAL_FAILURE(WriteWith(Weights::kShuffled, "e2b", path));
   const auto engine =
       Must(TryOpen(ModelOf("e2b"), {{"drafts.model", path.string()}}, 1, GetParam()));
   Request request = Case(Goldens("e2b").at("cases").at(0));
@@ -434,11 +435,7 @@ TEST_P(OnGpus, ThatAreWrongAreSoonGivenUp) {
 // Guesses of an untrained drafter do not pay; what a lookup finds is right.
 TEST(AssistantDrafts, ThatDoNotPayLeaveTheLookupOn) {
   const fs::path path = fs::path(::testing::TempDir()) / "lookup_untrained.gguf";
-  const Dialect own{.architecture = "gemma4-assistant",
-                    .width_key = "embedding_length_out",
-                    .tensors = {},
-                    .weights = Weights::kShuffled};
-  ASSERT_NO_FATAL_FAILURE(WriteIn(own, DrafterOf("e2b"), path));
+  ASSERT_NO_FATAL_FAILURE(WriteWith(Weights::kShuffled, "e2b", path));
   const auto engine =
       Must(TryOpen(ModelOf("e2b"), {{"drafts.model", path.string()}, {"drafts.lookup", "true"}}));
   Request request = Case(Goldens("e2b").at("cases").at(0));
