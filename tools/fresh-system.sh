@@ -1,10 +1,38 @@
-# Sourced by tools/check-readme.sh and tests/packages/in_chroot.sh: a fresh Debian 12 in a folder. Needs root, the
-# network and debootstrap.
+# Sourced by tools/check-readme.sh, tests/packages/in_chroot.sh and tests/containers/check.sh: a fresh Debian 12 in a
+# folder, and what tests in it share. Needs root, the network and debootstrap.
 #
 #   require_fresh_system [TOOL...]   ends the script with an error without root, debootstrap or one of the tools
 #   make_fresh_system ROOT LOG       makes it, and mounts what programs expect of this machine in it; debootstrap
 #                                    writes to LOG
+#   make_base_system ROOT LOG        only its base, as debootstrap makes it
 #   remove_fresh_system ROOT         unmounts and removes it; returns at once if there is none
+#   read_packages_and_work NAME [--packages FOLDER] WORK_DIR   of the arguments of the test NAME: sets `folder` to the
+#                                    absolute path of FOLDER, or to nothing, and makes WORK_DIR, whose path is `work`
+#   step TEXT...                     prints the heading of a part of a test
+#   fail TEXT...                     ends a test with an error
+
+read_packages_and_work() {
+  local name=$1 option=
+  shift
+  folder=
+  if [[ ${1:-} == --packages && $# -ge 2 ]]; then
+    option=$2
+    shift 2
+  fi
+  if [[ $# -ne 1 || $1 == --packages || -n $option && ! -d $option ]]; then
+    echo "usage: $name [--packages FOLDER] WORK_DIR" >&2
+    exit 2
+  fi
+  if [[ -n $option ]]; then folder=$(cd "$option" && pwd); fi
+  mkdir -p "$1"
+  work=$(cd "$1" && pwd)
+}
+
+step() { echo "==== $*"; }
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
 
 require_fresh_system() {
   local tool
@@ -20,10 +48,12 @@ require_fresh_system() {
   fi
 }
 
+make_base_system() { debootstrap --variant=minbase bookworm "$1" http://deb.debian.org/debian >"$2"; }
+
 make_fresh_system() {
   local system=$1
   remove_fresh_system "$system"
-  debootstrap --variant=minbase bookworm "$system" http://deb.debian.org/debian >"$2"
+  make_base_system "$system" "$2"
   cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
   mount -t proc proc "$system/proc"
   mount -t sysfs -o ro sys "$system/sys"

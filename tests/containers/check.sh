@@ -8,32 +8,14 @@
 # installed and nothing is compiled. Programs are run in a chroot, as containers without a runtime of their own have to.
 set -euo pipefail
 
-usage() {
-  echo "usage: tests/containers/check.sh [--packages FOLDER] WORK_DIR" >&2
-  exit 2
-}
-folder=
-if [[ ${1:-} == --packages ]]; then
-  [[ $# -ge 2 && -d $2 ]] || usage
-  folder=$(cd "$2" && pwd)
-  shift 2
-fi
-[[ $# -eq 1 ]] || usage
 source=$(cd "$(dirname "$0")/../.." && pwd)
 source "$source/tools/fresh-system.sh"
+read_packages_and_work tests/containers/check.sh "$@"
 require_fresh_system buildah curl
-mkdir -p "$1"
-work=$(cd "$1" && pwd)
 # A folder of the source tree of this run alone, within what .dockerignore lets through.
 readonly packages=$source/build/container-packages/check-$$
 readonly port=11435 key=sk-local
 readonly model=/usr/share/rullama/models/tiny-e2b-Q4_K_M.gguf
-
-step() { echo "==== $*"; }
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
 
 # Layers of images are overlays where the kernel makes them in WORK_DIR, else copies.
 driver=vfs
@@ -65,7 +47,7 @@ trap clean EXIT
 step "base"
 if [[ ! -e $work/base.tar ]]; then
   rm -rf --one-file-system "$work/base"
-  debootstrap --variant=minbase bookworm "$work/base" http://deb.debian.org/debian >"$work/debootstrap.log"
+  make_base_system "$work/base" "$work/debootstrap.log"
   tar -C "$work/base" -cf "$work/base.tar.part" .
   mv "$work/base.tar.part" "$work/base.tar"
   rm -rf --one-file-system "$work/base"
@@ -82,7 +64,7 @@ if [[ -n $folder ]]; then
   arguments+=(--build-arg "PACKAGES=${packages#"$source"/}")
 else
   mkdir -p "$work/ccache"
-  arguments+=(--volume "$work/ccache:/root/.cache/ccache")
+  arguments+=(--volume "$work/ccache:/ccache")
 fi
 for target in cpu vulkan; do
   step "build $target"

@@ -10,29 +10,11 @@
 # the last commit is the maintainer of the packages.
 set -euo pipefail
 
-usage() {
-  echo "usage: tests/packages/in_chroot.sh [--packages FOLDER] WORK_DIR" >&2
-  exit 2
-}
-folder=
-if [[ ${1:-} == --packages ]]; then
-  [[ $# -ge 2 && -d $2 ]] || usage
-  folder=$(cd "$2" && pwd)
-  shift 2
-fi
-[[ $# -eq 1 ]] || usage
 source=$(cd "$(dirname "$0")/../.." && pwd)
 source "$source/tools/fresh-system.sh"
+read_packages_and_work tests/packages/in_chroot.sh "$@"
 require_fresh_system lintian
-mkdir -p "$1"
-work=$(cd "$1" && pwd)
 root=$work/root
-
-step() { echo "==== $*"; }
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
 
 if [[ -z $folder ]]; then
   step "build"
