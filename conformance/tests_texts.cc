@@ -26,7 +26,7 @@ constexpr int32_t kReach = 11;
 constexpr int64_t AllRows() {
   return static_cast<int64_t>(std::accumulate(std::begin(kLengths), std::end(kLengths), size_t{0}));
 }
-// Of the largest step: each text may be followed by rows up to the next multiple.
+// The rows of the largest step: after each text there may be others up to the next multiple.
 constexpr int64_t kMaxRows = AllRows() + std::ssize(kLengths) * sdk::kTextAlignment;
 
 ValueId AddAttention(CaseBuilder& b, const std::string& name, int64_t heads, int64_t dim,

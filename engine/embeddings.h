@@ -1,4 +1,4 @@
-// What the engine does with texts before an encoder reads them, and with their vectors after it.
+// The preparation of texts for an encoder, and of its vectors for callers.
 // Pure functions.
 #pragma once
 

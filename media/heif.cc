@@ -31,7 +31,7 @@ struct Release {
 template <typename T>
 using Owned = std::unique_ptr<T, Release>;
 
-// What the library needs for a pixel in addition to its result: planes of up to 16 bits for three
+// Memory of the library for a pixel in addition to its result: planes of up to 16 bits for three
 // channels and alpha, and those that it converts them to.
 constexpr uint64_t kPlaneBytes = 16;
 

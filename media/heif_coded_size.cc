@@ -132,7 +132,7 @@ struct MetaBoxes {
 tl::expected<MetaBoxes, HeifFault> FindBoxes(Bytes file) {
   MetaBoxes found;
   const auto take = [&](std::string_view type, Bytes box) { found.Take(type, box); };
-  // What stands after the last whole box does not matter to libheif either.
+  // Bytes after the last whole box do not matter to libheif either.
   ForEachBox(file, [&](std::string_view type, Bytes box) {
     if (type == "meta") take(type, box);
   });
@@ -145,7 +145,7 @@ tl::expected<MetaBoxes, HeifFault> FindBoxes(Bytes file) {
   return found;
 }
 
-// What a file says of its items. An identifier may stand more than once, with several types.
+// The items of a file. An identifier may stand more than once, with several types.
 struct Items {
   struct Reference {
     ItemId from = 0;
@@ -381,7 +381,7 @@ class Sizes {
   bool whole_ = true;
 };
 
-// Of the boxes with configurations in a file of `items` items.
+// Adds the sizes in boxes with configurations, of a file with `items` items.
 Done AddConfigurations(Bytes properties, size_t items, Sizes& sizes) {
   uint64_t bytes = 0;
   bool four = true;

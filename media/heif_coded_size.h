@@ -23,7 +23,7 @@ struct CodedSize {
   bool operator==(const CodedSize&) const = default;
 };
 
-// What decoding allocates, whatever the boxes with sizes say.
+// The sizes that decoding allocates, whatever the boxes with sizes say.
 struct HeifSizes {
   CodedSize coded;                // the coded picture with the most pixels
   std::optional<CodedSize> grid;  // the largest picture of tiles

@@ -52,7 +52,7 @@ Pixel Drawn(uint32_t x, uint32_t y) {
 }
 constexpr Pixel kWhite = {255, 255, 255};
 
-// Of a lossy coding at quality 90; edges of transparency are looked at from afar.
+// Compares pixels after lossy coding at quality 90.
 void ExpectNear(const Pixel& pixel, const Pixel& expected) {
   constexpr int kMost = 14;
   EXPECT_LE(std::abs(pixel.red - expected.red), kMost);

@@ -106,7 +106,7 @@ async function runTool(call, values, signal) {
   return response.json();
 }
 const STOPPED = {content: 'The user stopped this call.', failed: true};
-// What the model is told of one call.
+// The result of a call, as the model gets it.
 async function resultOf(call, drawn, found, values, signal) {
   if (!found) return {content: 'There is no such tool.', failed: true};
   if (!values) return {content: 'The arguments are not a JSON object.', failed: true};

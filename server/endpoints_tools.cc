@@ -71,7 +71,7 @@ void CallTool(const Services& services, Call& call) {
   const auto outcome = servers.Call(*name, arguments == nullptr ? json::object() : *arguments,
                                     [&left] { return left.load(); });
   call.OnLeave({});
-  // What goes wrong is a result for the model, too.
+  // An error is a result for the model, too.
   call.SendJson({{"content", outcome ? outcome->text : outcome.error().ToString()},
                  {"failed", !outcome || outcome->failed}},
                 fields.Unknown());

@@ -224,7 +224,7 @@ class InnerNode final : public Node {
   std::vector<Part> whole_, split_;
 };
 
-// What the adapters of rows add to rows of the weight, of which `inner` has x A^T.
+// The products of the chosen adapters' B with x A^T, which `inner` has, for rows of the weight.
 class AdapterRows {
  public:
   AdapterRows(const KernelTable& kernels, const LowRank& adapter)
@@ -381,7 +381,7 @@ void CompileAdaptedGeGluLinear(const CompileContext& context) {
            In::gate_weight, In::up_weight);
 }
 
-// What rows choose. Operands: those of an op with these operands; `a`: a stack.
+// The adapters that rows choose. Operands: those of an op with these operands; `a`: a stack.
 template <typename Operands>
 Choice ChoiceOf(const CompileContext& context, uint32_t a) {
   return {context.Input(Operands::ids), context.Input(Operands::factors),

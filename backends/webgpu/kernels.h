@@ -21,7 +21,8 @@ struct Layout {
   Owned<WGPUBindGroupLayout> group;
   Owned<WGPUPipelineLayout> pipeline;
 };
-// Of the arguments, at an offset that each dispatch sets, and this number of buffers.
+// The layout of a kernel with this number of buffers, and its arguments at an offset that each
+// dispatch sets.
 Layout MakeLayout(const Api& api, WGPUDevice device, uint32_t buffers);
 
 class WebGpuKernel final : public gpu::Kernel {

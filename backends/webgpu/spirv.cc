@@ -220,7 +220,7 @@ std::optional<spv::BuiltIn> Module::BuiltInOf(uint32_t id) const {
 
 namespace {
 
-// Of comparisons and of operations on booleans.
+// The result of a comparison or of an operation on booleans; none of others.
 std::optional<bool> Compare(spv::Op op, uint32_t a, uint32_t b) {
   const auto sa = static_cast<int32_t>(a), sb = static_cast<int32_t>(b);
   switch (op) {

@@ -90,8 +90,8 @@ class Module {
   uint32_t entry_ = 0, threads_ = 1;
 };
 
-// What an operation on 32-bit integers and booleans gives for these operands, if it is one of the
-// operations that constants of kernels are made with.
+// The result of an operation on 32-bit integers and booleans, if it is one of those that constants
+// of kernels are made with.
 std::optional<uint32_t> Fold(spv::Op op, std::span<const uint32_t> operands);
 
 }  // namespace rullama::webgpu

@@ -1,4 +1,4 @@
-// What graphs are lowered for on a device of WebGPU.
+// The target of lowering for a device of WebGPU.
 #pragma once
 
 #include "backends/gpu/target.h"

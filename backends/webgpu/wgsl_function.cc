@@ -149,7 +149,7 @@ std::optional<uint32_t> WgslFunction::Choose(uint32_t from, const Block& block, 
   if (condition.word) {
     gets_there = branch(TargetFor(block.end, *condition.word));
   } else if (block.end.op == spv::OpSwitch) {
-    throw sdk::Error(RL_INTERNAL, "a shader has a switch whose value is no constant");
+    throw sdk::Error(RL_INTERNAL, "a shader has a switch whose value is not a constant");
   } else {
     code_ += "if (" + condition.text + ") {\n";
     gets_there = branch(block.end[1]);

@@ -17,7 +17,7 @@
 
 namespace rullama::webgpu {
 
-// What the functions of a kernel need of it.
+// The variables and functions of a kernel that its code uses.
 struct WgslNeeds {
   std::set<uint32_t> variables;  // outside of functions
   std::set<uint32_t> functions;
@@ -41,7 +41,7 @@ class WgslFunction {
     std::optional<uint32_t> binding = {};  // of an address, where that is known
     std::optional<uint32_t> offset = {};   // of an address in that memory, likewise
   };
-  // What a pointer that is no address points to.
+  // The place in WGSL of a pointer that is not an address.
   struct Place {
     std::string text;
     uint32_t type = 0;

@@ -17,7 +17,7 @@ class TypeNames {
 
   // Structs with the same members have one name, whatever their layout in memory.
   std::string NameOf(uint32_t type);
-  // Of the scalar or vector type with other numbers: "u32" or "vec2<u32>" for `u32`.
+  // The name of a scalar or vector type with another scalar: "u32" or "vec2<u32>" for `u32`.
   std::string NameWith(uint32_t type, const std::string& scalar);
   std::string Literal(uint32_t type, uint32_t word);
   // The text of a constant outside of functions.

@@ -102,7 +102,7 @@ std::optional<std::string> WgslFunction::Arithmetic(const Instruction& instructi
   const auto infix = [&](const char* symbol) {
     return AsType(instruction[0], type) + " " + symbol + " " + AsType(instruction[1], type);
   };
-  // Of operands with or without a sign, as the type of the result.
+  // A quotient or remainder of operands with or without a sign, in the type of the result.
   const auto divide = [&](const char* symbol, bool is_signed) {
     const std::string text =
         As(instruction[0], is_signed) + " " + symbol + " " + As(instruction[1], is_signed);

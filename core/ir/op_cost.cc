@@ -177,7 +177,7 @@ double ExpertsRead(const Sizes& sizes, size_t experts, size_t weight) {
   return std::min(sizes.Elements(experts), sizes.Dim(weight, 0));
 }
 
-// Of one matrix of a stack.
+// The elements of one matrix of a stack.
 double ElementsOfOne(const Sizes& sizes, size_t stack) {
   return sizes.Elements(stack) / sizes.Dim(stack, 0);
 }
@@ -190,7 +190,8 @@ double ProductsOfRows(const Sizes& sizes) {
          (ElementsOfOne(sizes, Operands::a) + ElementsOfOne(sizes, Operands::b));
 }
 
-// The operand that says which matrices of the stack `operand` rows have, or -1 if it is no stack.
+// The operand that says which matrices of the stack `operand` rows have, or -1 if it is not a
+// stack.
 int64_t ChoiceOf(const Op& op, const Sizes& sizes, size_t operand) {
   if (sizes.Input(operand).rank != 3) return -1;
   switch (op.kind) {

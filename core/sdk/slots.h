@@ -44,8 +44,8 @@ inline bool DecodesBatch(const GraphView& graph) {
 }
 
 // Whether the graph reads texts whole, each in a slot of its own: its attention has no old rows.
-// What the rows of a text give in a plan must not depend on the other texts of the step
-// (docs/numerics.md, "Texts of a step").
+// The results of a text must not depend on the other texts of the step (docs/numerics.md, "Texts of
+// a step").
 inline bool ReadsWholeTexts(const GraphView& graph) {
   for (const rl_op& op : graph.ops()) {
     if (op.kind == RL_OP_attention) return graph.input(op, operands::Attention::past) == nullptr;

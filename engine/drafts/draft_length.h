@@ -40,7 +40,7 @@ class DraftCosts {
   Mean token_;
 };
 
-// What is assumed where a length could change an answer, in steps of one row
+// The costs that are assumed where a length could change an answer, in steps of one row
 // (docs/adr/0049-lengths-of-drafts.md).
 [[nodiscard]] DraftCosts UsualCosts();
 

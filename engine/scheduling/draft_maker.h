@@ -47,7 +47,7 @@ class DraftMaker {
   [[nodiscard]] int64_t MostFor(int32_t slot, int64_t rows) const;
   // The length of a draft by how much of the last one was right.
   [[nodiscard]] int64_t LengthAfterLast(const RunningJob& running, int64_t most) const;
-  // How likely tokens of the slot's next draft of the assistant are right.
+  // The probability that tokens of the slot's next draft of the assistant are right.
   [[nodiscard]] DraftAcceptance AcceptanceOf(const RunningJob& running) const;
   // The length of a draft of the assistant, from how many tokens of the slot's last drafts were
   // right, where `others` slots decode, too.

@@ -55,7 +55,7 @@ void ReadingPace::ForgetRead() {
 bool ReadingPace::MayRead(int64_t rows, Clock::time_point now) const {
   if (chunks_ == 0 && !did_other_) return true;
   if (!last_tokens_ || !seconds_of_weight_) return false;
-  // Steps that draw nothing may still run: what passed is no less than what the rows take.
+  // Steps that draw nothing may still run: the time that passed is at least that of the rows.
   const double expected = *seconds_of_weight_ * static_cast<double>(weight_);
   const double so_far = std::max(SecondsOf(now - *last_tokens_), expected);
   const double next = *seconds_of_weight_ * static_cast<double>(WeightOf(rows));

@@ -1,5 +1,5 @@
-// How much of the prompts that wait is read between two tokens of the answers that are being
-// written, so that the time between these tokens stays below a limit.
+// The pace at which waiting prompts are read between two tokens of the answers that are being
+// written: the time between these tokens stays below a limit.
 //
 // The time that rows take is learned from rounds: what passed from one decode step to the next,
 // less a decode step without reading, over the rows that were read. A limit that is too short for a
@@ -25,7 +25,7 @@ class ReadingPace {
   // `most`: between two tokens.
   explicit ReadingPace(Clock::duration most) : most_(SecondsOf(most)) {}
 
-  // What happened between two steps that gave tokens.
+  // The time between two steps that gave tokens, and what was read in it.
   struct Gap {
     // Seconds without those of the step itself; 0 as long as these are unknown, and if there was
     // something else to do.
@@ -35,7 +35,7 @@ class ReadingPace {
   };
   // This number of answers got tokens. Returns the gap before these; none after WritesNothing().
   std::optional<Gap> TakeTokens(Clock::time_point now, int64_t answers);
-  // There is no answer that waits for tokens.
+  // No answer waits for tokens.
   void WritesNothing();
 
   // Whether a chunk of this many rows may be read before the next tokens.
@@ -59,7 +59,8 @@ class ReadingPace {
 
   double most_;  // seconds
   std::optional<Clock::time_point> last_tokens_ = {};
-  // What was read since then: `weight_` counts short chunks as longer ones that take as long.
+  // The rows and chunks that were read since then: `weight_` counts short chunks as longer ones
+  // that take as long.
   int64_t rows_ = 0, chunks_ = 0, weight_ = 0;
   bool did_other_ = false;
   int64_t answers_ = 0;                           // of the last decode step

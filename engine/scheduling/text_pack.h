@@ -32,7 +32,7 @@ class TextPack {
 
   // Demands all rows. Rows that no text has belong to a slot of their own.
   [[nodiscard]] const StepRows& step() const { return step_; }
-  // Of the texts in the order in which they were added.
+  // The first row of each text, in the order in which they were added.
   [[nodiscard]] std::span<const int64_t> first_rows() const { return first_rows_; }
 
  private:

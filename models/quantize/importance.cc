@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
 constexpr size_t kMaxNameBytes = 256;
-// Of an expert that no token chose.
+// The importance of each column of an expert that no token chose.
 constexpr float kUnseenColumn = 1;
 
 template <typename... Args>

@@ -30,8 +30,8 @@ class Importance {
   // Of each column of a matrix, one after another for each expert; null for a matrix that the text
   // did not reach.
   [[nodiscard]] const std::vector<float>* Find(std::string_view tensor) const;
-  // How many matrices with rows of `row` columns nothing was measured for: all their columns are 1,
-  // or 0, which older programs wrote.
+  // The number of matrices with rows of `row` columns that nothing was measured for: all their
+  // columns are 1, or 0, which older programs wrote.
   [[nodiscard]] static size_t UnseenExperts(std::span<const float> columns, size_t row);
   [[nodiscard]] size_t size() const { return columns_.size(); }
 

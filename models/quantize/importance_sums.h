@@ -34,7 +34,7 @@ class ImportanceSums {
   void Add(std::string_view tensor, std::span<const float> activations, size_t columns,
            const Routes& routes);
 
-  // Of all matrices of `tensor` together, those that no row chose.
+  // The number of matrices in `tensor` that no row chose.
   [[nodiscard]] size_t UnseenExperts(std::string_view tensor) const;
 
   struct Origin {

@@ -73,7 +73,7 @@ TEST(Importance, RefusesWhatIsNoMeanOfSquares) {
   EXPECT_FALSE(Importance::ParseOld(OldForm({{"a", 1, {}}})));
 }
 
-// Of three experts, the second of which no token chose: llama-imatrix writes ones times the calls.
+// Three experts, of which no token chose the second: llama-imatrix writes ones times the calls.
 TEST(Importance, OfExpertsInTheOlderForm) {
   const Importance importance =
       Must(Importance::ParseOld(OldForm({{"x.weight", 4, {8, 2, 4, 4, 0, 0}}})));

@@ -50,8 +50,8 @@ struct QuantizeReport {
   uint64_t copied = 0;                  // tensors
   // Converted tensors that the importance says nothing about, where there is one.
   uint64_t without_importance = 0;
-  // Of the matrices of experts in the tensors that it does say something about, those that the
-  // measured text never reached.
+  // The number of experts' matrices that the measured text never reached, in tensors that the
+  // importance has.
   uint64_t unseen_experts = 0;
 };
 

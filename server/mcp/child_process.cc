@@ -21,8 +21,8 @@
 namespace rullama::server::mcp {
 namespace {
 
-// What programs need of the environment: the variables that clients of the protocol give them, and
-// those of languages, certificates and proxies.
+// The variables of the environment that programs need: those that clients of the protocol give
+// them, and those of languages, certificates and proxies.
 constexpr std::array<const char*, 22> kVariables = {
     "HOME",          "LOGNAME",        "PATH",          "SHELL",           "TERM",
     "USER",          "LANG",           "LC_ALL",        "LC_CTYPE",        "TZ",
@@ -82,7 +82,7 @@ int TakeNonBlocking(int& end) {
   return std::exchange(end, -1);
 }
 
-// What posix_spawn does between the two programs.
+// The settings of posix_spawn: files, signals and the process group.
 class SpawnSettings {
  public:
   SpawnSettings(const Pipe& input, const Pipe& output, const Pipe& errors,

@@ -53,7 +53,7 @@ class HttpTransport::Answer {
     }
     return std::ranges::all_of(*events, [this](const std::string& event) { return Read(event); });
   }
-  // What was found when all has been taken.
+  // The message that was found, after all bytes have been taken.
   Result<Message> End() && {
     if (!streams_ && !error_ && !whole_.empty()) Read(whole_);
     if (error_) return tl::unexpected(*error_);

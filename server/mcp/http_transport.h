@@ -28,7 +28,7 @@ struct HttpAnswerOfServer {
   std::string said = {};  // the start of the body of an answer that is not success
 };
 // Sends a request over HTTP, from any thread. `on_head` is told the head of an answer of success,
-// and `on_body` its bytes; either may return false to end the request, which is no error. No
+// and `on_body` its bytes; either may return false to end the request, which is not an error. No
 // redirect is followed. Errors, all kRuntime: mcp.http, mcp.timeout, mcp.cancelled.
 using HttpSender = std::function<Result<HttpAnswerOfServer>(
     const HttpRequestToServer& request,

@@ -1,5 +1,5 @@
-// What MCP servers write, and files that name them, from arbitrary bytes: the first byte says
-// which.
+// Reads arbitrary bytes as an MCP server's output or as a file that names servers: the first byte
+// says which.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

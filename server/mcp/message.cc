@@ -85,7 +85,7 @@ std::string FaultOf(const Tool& tool) {
   return {};
 }
 
-// What a model is told of one part of a result.
+// One part of a result, as text for the model.
 std::string PartText(const json& part) {
   const std::string type = TextOf(part, "type");
   if (type == "text") return TextOf(part, "text");

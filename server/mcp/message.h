@@ -14,11 +14,11 @@
 
 namespace rullama::server::mcp {
 
-// Of one message; a server that writes more is ended.
+// The most bytes of one message; a server that writes more is ended.
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
-// Of the text of a tool's result that a model is given; a note says how much was left out.
+// The most bytes of a tool's result that a model is given; a note says how much was left out.
 inline constexpr size_t kMaxResultBytes = 256 << 10;
-// Of a tool's name and description together with its schema.
+// The most bytes of a tool's name and description together with its schema.
 inline constexpr size_t kMaxToolBytes = 64 << 10;
 
 struct RpcError {
@@ -58,13 +58,13 @@ struct ToolPage {
 // Error mcp.protocol (kRuntime).
 Result<ToolPage> ReadToolPage(const nlohmann::json& result);
 
-// What a tool gives back, as text for a model.
+// The result of a tool, as text for a model.
 struct ToolOutcome {
   std::string text;
   bool failed = false;
 };
-// Of the answer to tools/call. Pictures and sounds are named in the text, and not part of it.
-// Error mcp.protocol (kRuntime).
+// The result in an answer to tools/call. Pictures and sounds are named in the text, and not part of
+// it. Error mcp.protocol (kRuntime).
 Result<ToolOutcome> ReadToolOutcome(const nlohmann::json& result);
 
 }  // namespace rullama::server::mcp

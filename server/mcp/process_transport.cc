@@ -192,7 +192,7 @@ void ProcessTransport::ReadToTheEnd() {
     ReadErrors();
     if (ready[1].revents != 0 && !ReadOutput()) break;
   }
-  // What it says about its end.
+  // The last lines that it wrote about its end.
   if (has_errors) ReadSome(process_->errors(), errors_);
   ReadErrors();
   const std::string end = process_->End(kTimeToEndServer);

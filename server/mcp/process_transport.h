@@ -64,7 +64,7 @@ class ProcessTransport final : public Transport {
   bool writing_ = false;                             // a line
   std::map<int64_t, std::optional<Message>> asked_;  // requests that wait, with their answers
   std::optional<Error> closed_;
-  // Of the thread that reads.
+  // Used on the thread that reads alone.
   std::string output_;
   std::string errors_;
   std::string last_error_line_;

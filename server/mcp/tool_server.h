@@ -36,7 +36,7 @@ struct ToolServerOptions {
   ToolTimes times = {};
 };
 
-// What is known of a server.
+// The tools of a server, or why there are none.
 struct ToolServerState {
   std::vector<Tool> tools = {};
   std::string failure = {};  // empty: none

@@ -26,7 +26,7 @@ bool HasHash(std::string_view name) {
 
 std::string NameForModel(std::string_view server, std::string_view tool) {
   std::string name = fmt::format("{}{}{}", server, kBetween, tool);
-  // Of "a__b__c" it could not be told whether "b" belongs to the server or to the tool.
+  // "a__b__c" would not say whether "b" belongs to the server or to the tool.
   bool changed = name.find(kBetween) != server.size() || name.rfind(kBetween) != server.size() ||
                  HasHash(name);
   for (char& c : name) {

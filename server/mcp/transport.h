@@ -12,7 +12,7 @@
 
 namespace rullama::server::mcp {
 
-// How long something is waited for.
+// The limits of a wait: a time, and a condition that ends it.
 struct Wait {
   Clock::time_point until;
   std::function<bool()> ended = {};  // whether nobody wants it any more; empty: never
@@ -26,7 +26,7 @@ struct Wait {
     return MakeError(ErrorKind::kRuntime, "mcp.timeout", "the server did not answer in time");
   }
 };
-// How often a Wait is looked at.
+// The time between two looks at a Wait.
 inline constexpr std::chrono::milliseconds kLookAtWait{50};
 
 // Requests and notifications of the server. Returns the answer to a request, as text. Called from

@@ -137,7 +137,7 @@ TEST(AssistantSessions, PromptsThatAreFoundGiveTheDraftsOfAFreshRun) {
   ExpectSameDrafts(again, first);
 }
 
-// The prompt goes on after the answer whose rows the slot holds.
+// The prompt continues after the answer whose rows the slot holds.
 TEST(AssistantSessions, AConversationDraftsAfterAnAnswerThatItHolds) {
   const auto plain = Must(TryOpen(ModelOf("e2b"), {}));
   const auto drafting = Must(TryOpen(ModelOf("e2b"), DraftsBy(DrafterOf("e2b"))));
@@ -251,7 +251,7 @@ TEST(AssistantSessions, WithoutDraftsNothingIsKeptForThem) {
 
 constexpr int32_t kChosen = 3;  // tokens that sampling leaves (top_k)
 
-// What a model draws next at temperature 1: the best tokens and their shares.
+// The probabilities of the tokens that a model draws next at temperature 1: of the best.
 std::map<int32_t, double> SharesAfter(Engine& engine, const Request& prompt,
                                       const std::vector<int32_t>& drawn) {
   Request request = prompt;
@@ -334,7 +334,7 @@ TEST(AssistantSessions, DrawnTokensHaveTheDistributionOfTheModel) {
   }
   for (const auto& [ids, count] : counts) EXPECT_TRUE(shares.contains(ids)) << count;
   EXPECT_THAT(drafts.accepted, AllOf(Gt(drafts.drafted / 10), Lt(drafts.drafted * 9 / 10)));
-  // Of 26 degrees of freedom one in 10,000 is above 61.7.
+  // With 26 degrees of freedom, one value in 10,000 is above 61.7.
   EXPECT_LT(ChiSquare(counts, shares, kDraws), 61.7);
 }
 

@@ -115,7 +115,7 @@ def gives_up_a_file_that_changes_at_each_request(browser, url):
     reset('"one"')
     assert browser.call("download", f"{url}/changing.gguf", None) == "pull.protocol"
     assert [path for path in Files.ranges if path > 0] == [len(Files.data) // 2] * 3, Files.ranges
-    # What is left of it is no hindrance.
+    # Its remains do not prevent another download.
     digest = reset('"two"')
     assert browser.call("remove", f"{url}/changing.gguf") == "removed"
     assert browser.call("download", f"{url}/whole.gguf", None) == digest
