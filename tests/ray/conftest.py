@@ -27,7 +27,7 @@ STORE_BYTES = 80 << 20
 SLOTS = 2
 ONGOING = 4  # of a replica
 QUEUED = 8
-MAX_BODY_BYTES = 4 << 20
+MAX_BODY_BYTES = 32 << 20
 #: Seconds after which something hangs. No test depends on how soon something happens.
 PATIENCE_S = 600
 

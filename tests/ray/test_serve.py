@@ -226,8 +226,8 @@ def limit_memory(pid):
 def test_a_replica_out_of_memory_loses_no_request(app, alone):
     victim = next(iter(app.all_replicas().values()))
     limit_memory(victim["pid"])
-    # Each replica gets as many requests as it may have, and no free part of its heap holds them.
-    answers = many(app, 2 * ONGOING, tokens=400, padding=3 << 20)
+    # No free part of a heap holds a body, also where the requests come one after the other.
+    answers = many(app, 2 * ONGOING, tokens=400, padding=24 << 20)
     assert_each_answered(answers, alone, tokens=400)
     assert counts("replica out of memory", answers)["asked again"] > 0
     # It may answer shorter requests still.
