@@ -3,48 +3,22 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <iterator>
 #include <map>
 #include <optional>
-#include <set>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "media/heif_items.h"
+
 namespace rullama::media_internal {
 namespace {
 
-// Big-endian numbers from the front of a span. After an end that came too early, all are 0.
-class ByteReader {
- public:
-  explicit ByteReader(Bytes bytes) : left_(bytes) {}
+// libheif copies an item's data with its configuration.
+constexpr uint64_t kMostConfigurationBytes = uint64_t{64} << 20;
 
-  uint64_t Number(size_t bytes) {
-    uint64_t value = 0;
-    for (const uint8_t byte : Take(bytes)) value = value << 8 | byte;
-    return value;
-  }
-  Bytes Take(uint64_t count) {
-    if (count > left_.size()) {
-      ok_ = false;
-      left_ = {};
-      return {};
-    }
-    const Bytes taken = left_.first(static_cast<size_t>(count));
-    left_ = left_.subspan(static_cast<size_t>(count));
-    return taken;
-  }
-  [[nodiscard]] Bytes left() const { return left_; }
-  [[nodiscard]] bool ok() const { return ok_; }
-
- private:
-  Bytes left_;
-  bool ok_ = true;
-};
-
-// Bits from the front of a span, the highest of a byte first. Likewise.
+// Bits from the front of a span, the highest of a byte first. After an end that came too early, all
+// are 0.
 class BitReader {
  public:
   explicit BitReader(Bytes bytes) : bytes_(bytes) {}
@@ -75,234 +49,6 @@ class BitReader {
   bool ok_ = true;
 };
 
-// Calls `visit` for each box in `boxes` with its type and content. False if one does not fit.
-bool ForEachBox(Bytes boxes, const std::function<void(std::string_view, Bytes)>& visit) {
-  ByteReader reader(boxes);
-  while (reader.left().size() >= 8) {
-    uint64_t size = reader.Number(4), head = 8;
-    const Bytes type = reader.Take(4);
-    if (size == 1) {
-      size = reader.Number(8);
-      head = 16;
-    }
-    if (size == 0) size = head + reader.left().size();  // up to the end
-    if (size < head) return false;
-    const Bytes content = reader.Take(size - head);
-    if (!reader.ok()) return false;
-    visit({reinterpret_cast<const char*>(type.data()), type.size()}, content);
-  }
-  return true;
-}
-
-using ItemId = uint64_t;
-using Done = tl::expected<void, HeifFault>;
-
-tl::unexpected<HeifFault> Damaged(std::string_view why) {
-  return tl::unexpected(HeifFault{.why = why, .damaged = true});
-}
-tl::unexpected<HeifFault> NotRead(std::string_view why) {
-  return tl::unexpected(HeifFault{.why = why, .damaged = false});
-}
-
-// libheif copies the list of items once for each item, and an item's data with its configuration.
-constexpr size_t kMostItems = 2048;
-constexpr size_t kMostReferences = 8192;
-constexpr uint64_t kMostConfigurationBytes = uint64_t{64} << 20;
-// Items may share their data in small files.
-constexpr uint64_t kLeastItemBytes = uint64_t{1} << 20;
-
-// The boxes of a file that lead to its coded pictures. libheif takes the first of two boxes, or the
-// last: there may be one of each.
-struct MetaBoxes {
-  std::map<std::string_view, Bytes> boxes;
-  bool repeated = false;
-
-  void Take(std::string_view type, Bytes box) {
-    static constexpr std::string_view kTypes[] = {"meta", "iloc", "idat", "iprp",
-                                                  "iinf", "iref", "pitm", "ipco"};
-    const auto* const known = std::ranges::find(kTypes, type);
-    if (known != std::end(kTypes)) repeated = !boxes.emplace(*known, box).second || repeated;
-  }
-  [[nodiscard]] Bytes Find(std::string_view type) const {
-    const auto found = boxes.find(type);
-    return found == boxes.end() ? Bytes() : found->second;
-  }
-};
-
-tl::expected<MetaBoxes, HeifFault> FindBoxes(Bytes file) {
-  MetaBoxes found;
-  const auto take = [&](std::string_view type, Bytes box) { found.Take(type, box); };
-  // Bytes after the last whole box do not matter to libheif either.
-  ForEachBox(file, [&](std::string_view type, Bytes box) {
-    if (type == "meta") take(type, box);
-  });
-  const Bytes meta = found.Find("meta");
-  constexpr size_t kVersionAndFlags = 4;
-  const bool whole = ForEachBox(meta.subspan(std::min(kVersionAndFlags, meta.size())), take) &&
-                     ForEachBox(found.Find("iprp"), take);
-  if (!whole) return Damaged("a box ends early");
-  if (found.repeated) return Damaged("it has two boxes of a kind of which there is one");
-  return found;
-}
-
-// The items of a file. An identifier may stand more than once, with several types.
-struct Items {
-  struct Reference {
-    ItemId from = 0;
-    ItemId to = 0;
-  };
-  std::multimap<ItemId, std::string_view> types;
-  std::vector<Reference> parts;        // from a grid to its tiles, in boxes "dimg"
-  std::vector<Reference> auxiliaries;  // from transparency, depth and the like to the picture
-  std::vector<std::pair<ItemId, Bytes>> data;
-  ItemId primary = 0;
-
-  [[nodiscard]] bool Is(ItemId id, std::string_view type) const {
-    const auto [first, last] = types.equal_range(id);
-    return std::any_of(first, last, [&](const auto& item) { return item.second == type; });
-  }
-  // Whether libheif can take it for nothing but one of `wanted`.
-  [[nodiscard]] bool IsOnly(ItemId id, std::span<const std::string_view> wanted) const {
-    const auto [first, last] = types.equal_range(id);
-    return first != last && std::all_of(first, last, [&](const auto& item) {
-             return std::ranges::find(wanted, item.second) != wanted.end();
-           });
-  }
-};
-
-Done ReadTypes(Bytes iinf, Items& items) {
-  ByteReader reader(iinf);
-  const bool wide = reader.Number(1) > 0;
-  reader.Take(3);
-  reader.Number(wide ? 4 : 2);
-  bool packed = false;
-  const bool whole = ForEachBox(reader.left(), [&](std::string_view box_type, Bytes box) {
-    ByteReader entry(box);
-    const uint64_t version = entry.Number(1);
-    entry.Take(3);
-    if (box_type != "infe" || version < 2) return;  // no picture
-    const ItemId id = entry.Number(version == 2 ? 2 : 4);
-    entry.Number(2);
-    const Bytes type = entry.Take(4);
-    if (!entry.ok()) return;
-    items.types.emplace(id,
-                        std::string_view(reinterpret_cast<const char*>(type.data()), type.size()));
-    const Bytes names = entry.left();
-    packed = packed || std::string_view(reinterpret_cast<const char*>(names.data()), names.size())
-                               .find("deflate") != std::string_view::npos;
-  });
-  if (!whole) return Damaged("its list of items ends early");
-  if (items.types.size() > kMostItems) return NotRead("it has more than 2,048 items");
-  if (packed) return NotRead("it has compressed metadata");
-  return {};
-}
-
-// References are told apart by their counts, as libheif does, not by the sizes of their boxes.
-Done ReadReferences(Bytes iref, Items& items) {
-  if (iref.empty()) return {};
-  ByteReader reader(iref);
-  const size_t id_bytes = reader.Number(1) == 0 ? 2 : 4;
-  reader.Take(3);
-  while (!reader.left().empty()) {
-    const uint64_t size = reader.Number(4);
-    const Bytes type_bytes = reader.Take(4);
-    const std::string_view type(reinterpret_cast<const char*>(type_bytes.data()),
-                                type_bytes.size());
-    const ItemId from = reader.Number(id_bytes);
-    const uint64_t count = reader.Number(2);
-    const bool fits = size == 8 + id_bytes + 2 + count * id_bytes && type != "uuid";
-    if (!reader.ok() || !fits) return Damaged("its references between items have other sizes");
-    for (uint64_t i = 0; i < count && reader.ok(); ++i) {
-      const ItemId to = reader.Number(id_bytes);
-      if (type == "dimg") items.parts.push_back({from, to});
-      if (type == "auxl") items.auxiliaries.push_back({from, to});
-    }
-    if (!reader.ok()) return Damaged("its references between items end early");
-    if (items.parts.size() + items.auxiliaries.size() > kMostReferences) {
-      return NotRead("it has more than 8,192 references between items");
-    }
-  }
-  return {};
-}
-
-// The data of the items: one piece each, so that it is what libheif gives to its decoders.
-Done ReadPlaces(Bytes file, const MetaBoxes& boxes, Items& items) {
-  ByteReader reader(boxes.Find("iloc"));
-  const uint64_t version = reader.Number(1);
-  reader.Take(3);
-  const uint64_t sizes = reader.Number(2);
-  const size_t offset_size = sizes >> 12 & 15, length_size = sizes >> 8 & 15,
-               base_size = sizes >> 4 & 15, index_size = version == 0 ? 0 : sizes & 15;
-  // libheif takes other sizes for none, and that of an index in version 1 likewise.
-  for (const size_t size : {offset_size, length_size, base_size, index_size}) {
-    if (size != 0 && size != 4 && size != 8) return Damaged("its list of places has odd sizes");
-  }
-  if (version == 1 && index_size != 0) return NotRead("its list of places has indices");
-  const size_t id_bytes = version < 2 ? 2 : 4;
-  const uint64_t count = reader.Number(id_bytes);
-  if (count > kMostItems) return NotRead("it has more than 2,048 items");
-  uint64_t left = std::max<uint64_t>(file.size(), kLeastItemBytes);
-  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
-    const ItemId id = reader.Number(id_bytes);
-    const uint64_t method = version == 0 ? 0 : reader.Number(2) & 15;
-    reader.Number(2);
-    const uint64_t base = reader.Number(base_size), extents = reader.Number(2);
-    if (extents == 0) continue;
-    if (extents > 1) return NotRead("an item is in several pieces");
-    reader.Number(index_size);
-    const uint64_t offset = reader.Number(offset_size), length = reader.Number(length_size);
-    if (method > 1) return NotRead("an item is a part of another");
-    const Bytes from = method == 1 ? boxes.Find("idat") : file;
-    const bool inside = base <= from.size() && offset <= from.size() - base &&
-                        length <= from.size() - base - offset;
-    if (!reader.ok() || !inside) return Damaged("an item ends after the file");
-    if (length > left) return Damaged("its items are larger than the file");
-    left -= length;
-    items.data.emplace_back(
-        id, from.subspan(static_cast<size_t>(base + offset), static_cast<size_t>(length)));
-  }
-  if (!reader.ok()) return Damaged("its list of places ends early");
-  return {};
-}
-
-// Refused is what libheif 1.15 follows without an end, or without comparing sizes: pictures that
-// consist of others in another way than a grid of coded tiles, transparency of a tile, and
-// transparency of transparency.
-Done CheckStructure(const Items& items) {
-  static constexpr std::string_view kPictures[] = {"hvc1", "av01", "grid"};
-  const std::span<const std::string_view> coded = std::span(kPictures).first(2);
-  constexpr std::string_view kForeign = "a picture in it is neither HEVC, AV1 nor a grid of tiles";
-  if (!items.IsOnly(items.primary, kPictures)) return NotRead(kForeign);
-  std::set<ItemId> with_auxiliary;
-  for (const Items::Reference& one : items.auxiliaries) with_auxiliary.insert(one.to);
-  for (const Items::Reference& one : items.auxiliaries) {
-    if (!items.IsOnly(one.from, kPictures)) return NotRead(kForeign);
-    if (with_auxiliary.contains(one.from)) return NotRead("its transparency has transparency");
-  }
-  for (const Items::Reference& one : items.parts) {
-    if (!items.Is(one.from, "grid")) continue;
-    if (!items.IsOnly(one.to, coded)) return NotRead("a tile is not coded with HEVC or AV1");
-    if (with_auxiliary.contains(one.to)) return NotRead("a tile has a transparency of its own");
-  }
-  return {};
-}
-
-tl::expected<Items, HeifFault> ReadItems(Bytes file, const MetaBoxes& boxes) {
-  Items items;
-  ByteReader pitm(boxes.Find("pitm"));
-  const size_t id_bytes = pitm.Number(1) == 0 ? 2 : 4;
-  pitm.Take(3);
-  items.primary = pitm.Number(id_bytes);
-  if (!pitm.ok()) return Damaged("it has no picture");
-  if (auto done = ReadTypes(boxes.Find("iinf"), items); !done) return tl::unexpected(done.error());
-  if (auto done = ReadReferences(boxes.Find("iref"), items); !done) {
-    return tl::unexpected(done.error());
-  }
-  if (auto done = ReadPlaces(file, boxes, items); !done) return tl::unexpected(done.error());
-  if (auto done = CheckStructure(items); !done) return tl::unexpected(done.error());
-  return items;
-}
-
 // The size of a grid, from which libheif allocates: that of its box may be another.
 std::optional<CodedSize> SizeOfGrid(Bytes data) {
   ByteReader reader(data);
@@ -323,6 +69,10 @@ class Sizes {
   void Add(const std::optional<CodedSize>& size) {
     whole_ = whole_ && size;
     if (size && (!largest_ || size->pixels() > largest_->pixels())) largest_ = size;
+  }
+  void Add(const Sizes& other) {
+    whole_ = whole_ && other.whole_;
+    if (other.largest_) Add(other.largest_);
   }
   // Parameter sets in a list of NAL units, each after its length of four bytes: libheif reads no
   // other lengths, whatever hvcC says.
@@ -381,19 +131,88 @@ class Sizes {
   bool whole_ = true;
 };
 
+// The sizes of coded pictures in a file.
+struct FileSizes {
+  Sizes all;
+  // By property; of no pixels: it is no configuration, or has no size.
+  std::vector<CodedSize> of_properties;
+  std::map<ItemId, CodedSize> of_data;  // of items that have parameter sets in their data
+};
+
 // Adds the sizes in boxes with configurations, of a file with `items` items.
-Done AddConfigurations(Bytes properties, size_t items, Sizes& sizes) {
+Done AddConfigurations(Bytes properties, size_t items, FileSizes& sizes) {
   uint64_t bytes = 0;
   bool four = true;
   const bool whole = ForEachBox(properties, [&](std::string_view type, Bytes box) {
-    if (type == "hvcC") four = sizes.AddHevcConfiguration(box) && four;
-    if (type == "av1C") sizes.AddAv1Configuration(box);
+    Sizes own;
+    if (type == "hvcC") four = own.AddHevcConfiguration(box) && four;
+    if (type == "av1C") own.AddAv1Configuration(box);
     if (type == "hvcC" || type == "av1C") bytes += box.size();
+    sizes.all.Add(own);
+    sizes.of_properties.push_back(own.largest().value_or(CodedSize{}));
   });
   if (!whole) return Damaged("its list of properties ends early");
   if (!four) return NotRead("its NAL units have lengths of other than four bytes");
   if (bytes * items > kMostConfigurationBytes) return NotRead("its parameter sets are too large");
   return {};
+}
+
+// Adds the sizes in the data of coded items.
+void AddData(const Items& items, FileSizes& sizes) {
+  for (const auto& [id, data] : items.data) {
+    Sizes own;
+    if (items.Is(id, "hvc1")) own.AddNalUnits(data);
+    if (items.Is(id, "av01")) own.AddObus(data);
+    sizes.all.Add(own);
+    if (!own.largest()) continue;
+    CodedSize& size = sizes.of_data[id];
+    if (own.largest()->pixels() > size.pixels()) size = *own.largest();
+  }
+}
+
+// The largest size that decoding the item can have: the largest of the file if nothing tells.
+CodedSize LargestOf(ItemId id, const Items& items, const FileSizes& sizes) {
+  const auto found = sizes.of_data.find(id);
+  CodedSize largest = found == sizes.of_data.end() ? CodedSize{} : found->second;
+  const auto [first, last] = items.properties.equal_range(id);
+  for (auto property = first; property != last; ++property) {
+    const size_t number = property->second;
+    if (number == 0 || number > sizes.of_properties.size()) continue;
+    const CodedSize& size = sizes.of_properties[number - 1];
+    if (size.pixels() > largest.pixels()) largest = size;
+  }
+  return largest.pixels() > 0 ? largest : sizes.all.largest().value_or(largest);
+}
+
+// The tiles of a grid.
+struct Tiles {
+  uint64_t pixels = 0;  // of all, counted each time that a tile is named
+  CodedSize sides;      // the largest ones
+};
+
+std::map<ItemId, Tiles> TilesOfGrids(const Items& items, const FileSizes& sizes) {
+  std::map<ItemId, Tiles> tiles;
+  std::map<ItemId, CodedSize> known;
+  for (const Items::Reference& part : items.parts) {
+    const auto [found, is_new] = known.try_emplace(part.to);
+    if (is_new) found->second = LargestOf(part.to, items, sizes);
+    const CodedSize& size = found->second;
+    Tiles& grid = tiles[part.from];
+    constexpr uint64_t kMost = uint64_t{1} << 62;
+    grid.pixels = std::min(kMost, grid.pixels + std::min(kMost, size.pixels()));
+    grid.sides = {std::max(grid.sides.width, size.width), std::max(grid.sides.height, size.height)};
+  }
+  return tiles;
+}
+
+// Whether tiles have no more pixels than cover a grid, where the last of a row or column may stick
+// out. A grid that names one tile thousands of times would take minutes to decode.
+bool Cover(const Tiles& tiles, const CodedSize& grid) {
+  constexpr uint64_t kMost = UINT32_MAX;  // so that their product is a number
+  const CodedSize covered{std::min(kMost, grid.width + tiles.sides.width),
+                          std::min(kMost, grid.height + tiles.sides.height)};
+  constexpr uint64_t kSpare = 4;  // coded pictures may be larger than what is shown of them
+  return tiles.pixels / kSpare <= covered.pixels();
 }
 
 }  // namespace
@@ -476,17 +295,21 @@ tl::expected<HeifSizes, HeifFault> ReadHeifSizes(Bytes file) {
   if (!boxes) return tl::unexpected(boxes.error());
   const auto items = ReadItems(file, *boxes);
   if (!items) return tl::unexpected(items.error());
-  Sizes coded;
-  if (auto done = AddConfigurations(boxes->Find("ipco"), items->types.size(), coded); !done) {
+  FileSizes found;
+  if (auto done = AddConfigurations(boxes->Find("ipco"), items->types.size(), found); !done) {
     return tl::unexpected(done.error());
   }
+  AddData(*items, found);
+  const std::map<ItemId, Tiles> tiles = TilesOfGrids(*items, found);
+  const Sizes& coded = found.all;
   HeifSizes sizes;
   for (const auto& [id, data] : items->data) {
-    if (items->Is(id, "hvc1")) coded.AddNalUnits(data);
-    if (items->Is(id, "av01")) coded.AddObus(data);
     if (!items->Is(id, "grid")) continue;
     const std::optional<CodedSize> grid = SizeOfGrid(data);
     if (!grid) return Damaged("a grid has no size");
+    if (const auto own = tiles.find(id); own != tiles.end() && !Cover(own->second, *grid)) {
+      return Damaged("a grid names tiles with more than four times its pixels");
+    }
     if (!sizes.grid || grid->pixels() > sizes.grid->pixels()) sizes.grid = grid;
   }
   if (!coded.whole()) return Damaged("a coded picture ends early");

@@ -1,9 +1,9 @@
 // The sizes of the coded pictures in a file of HEIC or AVIF, which its header may deny: they decide
 // what decoding takes, and libheif does not tell them before it decodes.
 //
-// Looked at are the parameter sets of HEVC and the sequence headers of AV1, in the boxes of the
-// file's properties and at the places of its items, and the sizes in grids of tiles. Thread safety:
-// pure functions.
+// They are in the parameter sets of HEVC and the sequence headers of AV1, in the boxes of the
+// file's properties and at the places of its items, and in grids of tiles. Thread safety: pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "media/heif_items.h"
 #include "media/picture_decoders.h"
 
 namespace rullama::media_internal {
@@ -29,14 +30,8 @@ struct HeifSizes {
   std::optional<CodedSize> grid;  // the largest picture of tiles
 };
 
-// Why a file is not given to libheif.
-struct HeifFault {
-  std::string_view why;
-  bool damaged = true;  // else whole, but of a kind that is not read
-};
-
-// Reads the boxes as libheif 1.15 does, and refuses what it would read in another way, follow
-// without an end or not compare. To be called before libheif sees the file.
+// Refuses what libheif 1.15 would read in another way, follow without an end or not compare. To be
+// called before libheif sees the file.
 [[nodiscard]] tl::expected<HeifSizes, HeifFault> ReadHeifSizes(Bytes file);
 
 // The size in a sequence parameter set of HEVC, from its NAL header on, and in the payload of an

@@ -172,6 +172,51 @@ TEST(Heif, TilesAreJoined) {
   }
 }
 
+// Puts two numbers of 16 bits at a place that follows `type` by `skip` bytes.
+void SetSides(std::vector<std::byte>& file, std::string_view type, size_t skip, uint32_t width,
+              uint32_t height) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  size_t at = text.rfind(type);
+  ASSERT_NE(at, std::string_view::npos);
+  at += type.size() + skip;
+  for (const uint32_t byte : {width >> 8, width & 255, height >> 8, height & 255}) {
+    file[at++] = static_cast<std::byte>(byte);
+  }
+}
+
+// Two tiles of 40 x 24 in a picture of 70 x 20.
+TEST(Heif, TilesMayStickOut) {
+  constexpr uint32_t kShownWidth = 70, kShownHeight = 20;
+  constexpr size_t kVersionRowsColumns = 4;
+  auto file = FileOf("grid.heic");
+  SetSides(file, "idat", kVersionRowsColumns, kShownWidth, kShownHeight);
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const size_t box = text.rfind("ispe") + 4 + 4;  // after version and flags
+  file[box + 3] = std::byte{kShownWidth};
+  file[box + 7] = std::byte{kShownHeight};
+  const auto picture = DecodePicture(file);
+  ASSERT_TRUE(picture) << picture.error().ToString();
+  ASSERT_EQ(picture->width, kShownWidth);
+  ASSERT_EQ(picture->height, kShownHeight);
+  for (const auto& [x, y] : {std::pair(0U, 0U), {39U, 19U}, {40U, 0U}, {69U, 19U}}) {
+    ExpectNear(PixelAt(*picture, x, y), Drawn(x % kWidth, y));
+  }
+}
+
+// 4,096 tiles of 64 x 64 are four times as many pixels as a square of 1,984 with a row and a column
+// of tiles around it.
+TEST(Heif, GridsMayNameTilesOfFourTimesTheirPixels) {
+  constexpr uint32_t kSide = 1984;
+  constexpr size_t kVersionRowsColumns = 4;
+  for (const uint32_t width : {kSide, kSide - 1}) {
+    auto file = FileOf("repeated-tile.heic");
+    SetSides(file, "idat", kVersionRowsColumns, width, kSide);
+    const auto sizes =
+        media_internal::ReadHeifSizes({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
+    EXPECT_EQ(sizes.has_value(), width == kSide);
+  }
+}
+
 struct Refused {
   const char* file;
   const char* id;
@@ -194,6 +239,8 @@ TEST(Heif, FilesThatCouldDeceiveTheCheckAreRefused) {
            {"shared.heic", "media.damaged", "larger than the file"},
            {"loop.heic", "media.format", "transparency has transparency"},
            {"hidden.heic", "media.too_large", ""},
+           // A grid of 40 x 24 with one tile of 64 x 64 four thousand times.
+           {"repeated-tile.heic", "media.damaged", "more than four times its pixels"},
            {"split.avif", "media.damaged", "ends early"},
            {"spare-bits.avif", "media.too_large", ""},
        }) {
