@@ -1,13 +1,12 @@
-// Attention: the fused op and its two decomposed parts. The fused op reads each key and value once
-// for all query heads that share it. The keys of a few query rows are split into parts. With few
-// rows in all, workers share the parts, and a second node combines the partial results.
+// Attention as one op. It reads each key and value once for all query heads that share it. The keys
+// of a few query rows are split into parts. With few rows in all, workers share the parts, and a
+// second node combines the partial results.
 //
 // The result of a row of a decode step must not depend on the other rows. So each row is computed
 // alone, its keys are read as one run whether they are cached or fresh, and the number of parts is
 // a function of the row's position and the number of workers; where other rows keep the workers
 // busy, one worker computes and combines the same parts.
 #include <rullama/sdk/cache_rows.h>
-#include <rullama/sdk/half.h>
 #include <rullama/sdk/slots.h>
 
 #include <algorithm>
@@ -17,138 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/kernels/decode_row.h"
+#include "backends/cpu/attention_keys.h"
 #include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
-
-// ---- Visibility ---------------------------------------------------------------------------------
-
-// Positions and slots of the query and key rows of a step, and the mask. Without `past` there are
-// no cached rows, and without `q_end` a row sees keys up to its own position.
-struct AttentionRows {
-  View q_pos, q_slot, kv_pos, kv_slot, past, q_end;
-  int32_t mask;
-  int64_t window;
-
-  // Cached rows of a slot.
-  [[nodiscard]] int64_t Past(int64_t slot) const {
-    return past.present() ? past.as<const int32_t>()[slot] : 0;
-  }
-
-  // The first and last position that a query row sees. With the canvas mask these bound the cached
-  // rows of its slot; every fresh row of the slot is visible.
-  [[nodiscard]] std::pair<int64_t, int64_t> Visible(int64_t row) const {
-    const int64_t pos = q_pos.as<const int32_t>()[row];
-    if (mask == RL_MASK_CANVAS) {
-      const int64_t old = Past(q_slot.as<const int32_t>()[row]);
-      return {window > 0 ? old - window + 1 : 0, std::numeric_limits<int64_t>::max()};
-    }
-    const int64_t last = q_end.present() ? q_end.as<const int32_t>()[row] : pos;
-    return {window > 0 ? pos - window + 1 : 0, last};
-  }
-};
-
-// Keys and values: cached rows [slots, capacity, heads, dim], unless they are absent, and fresh
-// rows [T, heads, dim].
-struct KeyValue {
-  View k_new, v_new, k_state, v_state;
-};
-
-int64_t CapacityOf(const View& state, const Step& step) {
-  return state.present() ? state.Dim(1, step) : 0;
-}
-
-// A segment of `count` rows of one head, starting at row `row`, which has position `position`. The
-// last two dimensions of keys and values are heads and head dimension.
-KvSegment MakeSegment(const View& keys, const View& values, const Step& step, int64_t row,
-                      int64_t count, size_t head, int64_t position) {
-  const size_t heads = keys.Count(keys.rank - 2, step);
-  const size_t dim = keys.Count(keys.rank - 1, step);
-  const size_t at = static_cast<size_t>(row) * heads + head;
-  const auto key_bytes = static_cast<size_t>(RowBytes(keys.dtype, dim)),
-             value_bytes = static_cast<size_t>(RowBytes(values.dtype, dim));
-  return {.keys = keys.data + at * key_bytes,
-          .values = values.data + at * value_bytes,
-          .key_stride = heads * key_bytes,
-          .value_stride = heads * value_bytes,
-          .count = static_cast<size_t>(count),
-          .first_position = position,
-          .key_type = keys.dtype,
-          .value_type = values.dtype};
-}
-
-// Appends the cached rows of a slot from position `first` on, oldest first. A ring that wraps gives
-// two segments, which join: the sums do not depend on how many rows the ring has.
-void AddStateSegments(const KeyValue& kv, const Step& step, int64_t slot, int64_t past,
-                      int64_t first, size_t head, std::vector<KvSegment>& out) {
-  const int64_t capacity = CapacityOf(kv.k_state, step);
-  for (int64_t position = std::max({first, past - capacity, int64_t{0}}); position < past;) {
-    const int64_t at = position % capacity;
-    const int64_t count = std::min(capacity - at, past - position);
-    out.push_back(
-        MakeSegment(kv.k_state, kv.v_state, step, slot * capacity + at, count, head, position));
-    out.back().joins = out.size() > 1;
-    position += count;
-  }
-}
-
-// Appends the fresh rows of a slot as segments of consecutive positions. With the canvas mask all
-// of them are visible, so that their positions do not matter.
-void AddFreshSegments(const KeyValue& kv, const AttentionRows& rows, const Step& step, int64_t slot,
-                      size_t head, std::vector<KvSegment>& out) {
-  const int64_t count = kv.k_new.Rows(step);
-  const auto* pos = rows.kv_pos.as<const int32_t>();
-  const auto* slots = rows.kv_slot.as<const int32_t>();
-  for (int64_t i = 0; i < count; ++i) {
-    if (slots[i] != slot) continue;
-    const bool extends =
-        i > 0 && slots[i - 1] == slot && (rows.mask == RL_MASK_CANVAS || pos[i] == pos[i - 1] + 1);
-    if (extends) {
-      ++out.back().count;
-    } else {
-      out.push_back(MakeSegment(kv.k_new, kv.v_new, step, i, 1, head, pos[i]));
-    }
-  }
-}
-
-// Leaves out keys after position `last`, and joins segments without a gap between them.
-void JoinUpTo(int64_t last, std::vector<KvSegment>& segments) {
-  std::erase_if(segments, [=](const KvSegment& segment) { return segment.first_position > last; });
-  for (size_t i = 0; i < segments.size(); ++i) {
-    KvSegment& segment = segments[i];
-    const auto most = static_cast<size_t>(last - segment.first_position + 1);
-    segment.count = std::min(segment.count, most);
-    if (i == 0) continue;
-    const KvSegment& before = segments[i - 1];
-    segment.joins =
-        segment.first_position == before.first_position + static_cast<int64_t>(before.count);
-  }
-}
-
-// Reduces `segments` to part `part` of `parts` of their keys, cut at multiples of the kernel's
-// tile.
-void KeepPart(std::vector<KvSegment>& segments, size_t part, size_t parts) {
-  size_t total = 0;
-  for (const KvSegment& segment : segments) total += segment.count;
-  const size_t tiles = (total + kAttentionTile - 1) / kAttentionTile;
-  const size_t begin = tiles * part / parts * kAttentionTile;
-  const size_t end = std::min(tiles * (part + 1) / parts * kAttentionTile, total);
-  size_t at = 0;  // index of the segment's first key
-  for (KvSegment& segment : segments) {
-    const size_t from = std::clamp(begin, at, at + segment.count) - at;
-    const size_t to = std::clamp(end, at + from, at + segment.count) - at;
-    at += segment.count;
-    segment.keys = static_cast<const std::byte*>(segment.keys) + from * segment.key_stride;
-    segment.values = static_cast<const std::byte*>(segment.values) + from * segment.value_stride;
-    segment.first_position += static_cast<int64_t>(from);
-    segment.count = to - from;
-  }
-  std::erase_if(segments, [](const KvSegment& segment) { return segment.count == 0; });
-}
-
-// ---- Fused attention ----------------------------------------------------------------------------
 
 // Queries that are processed together in prefill: enough to reuse each converted tile of keys, few
 // enough that the scores of all heads stay in L1.
@@ -523,145 +395,6 @@ class AttentionMergeNode final : public Node {
   const AttentionNode& attention_;
 };
 
-// ---- Decomposed attention -----------------------------------------------------------------------
-// Scores, then (after softmax) the weighted sum of values.
-
-// The heads of keys or values in float32, each worker its own one at a time.
-class DecodedHeads {
- public:
-  DecodedHeads(const CompileContext& context, int64_t dim) : dim_(static_cast<size_t>(dim)) {
-    for (int worker = 0; worker < context.workers; ++worker) {
-      heads_.push_back(
-          reinterpret_cast<float*>(context.workspace.AllocateForOp(dim_ * sizeof(float))));
-    }
-  }
-  // The dim values of `rows` from element `first` on; valid until the worker's next call.
-  [[nodiscard]] const float* Of(const View& rows, int64_t first, int worker) const {
-    const DTypeInfo& info = InfoOf(rows.dtype);
-    const size_t block = static_cast<size_t>(first) / info.block_elements;
-    float* head = heads_[static_cast<size_t>(worker)];
-    DecodeRow(rows.dtype, rows.data + block * info.block_bytes, dim_, head);
-    return head;
-  }
-
- private:
-  size_t dim_;
-  std::vector<float*> heads_;
-};
-
-// y[row][head] = scale * q . k over the cache rows of the slot, then the fresh rows; -inf where
-// masked.
-class AttentionScoresNode final : public Node {
- public:
-  explicit AttentionScoresNode(const CompileContext& context)
-      : q_(context.Input(operands::AttentionScores::q)),
-        k_new_(context.Input(operands::AttentionScores::k_new)),
-        k_state_(context.Input(operands::AttentionScores::k_state)),
-        rows_{context.Input(operands::AttentionScores::q_pos),
-              context.Input(operands::AttentionScores::q_slot),
-              context.Input(operands::AttentionScores::kv_pos),
-              context.Input(operands::AttentionScores::kv_slot),
-              context.Input(operands::AttentionScores::past),
-              context.Input(operands::AttentionScores::q_end),
-              context.attrs<rl_attention_scores_attrs>().mask,
-              context.attrs<rl_attention_scores_attrs>().window},
-        scale_(context.attrs<rl_attention_scores_attrs>().scale),
-        y_(context.Result()),
-        keys_(context, q_.Last(context.MaxStep())) {}
-  [[nodiscard]] int64_t Items(const Step& step) const override { return q_.Rows(step); }
-  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
-    const int64_t heads = q_.Dim(1, step);
-    const int64_t columns = y_.Last(step);
-    for (int64_t row = begin; row < end; ++row) {
-      for (int64_t head = 0; head < heads; ++head) {
-        float* y = y_.as<float>() + (row * heads + head) * columns;
-        std::fill_n(y, columns, -std::numeric_limits<float>::infinity());
-        ScoreState(step, worker, row, head, y);
-        ScoreFresh(step, worker, row, head, y + CapacityOf(k_state_, step));
-      }
-    }
-  }
-
- private:
-  [[nodiscard]] float Score(const Step& step, int worker, int64_t row, int64_t head,
-                            const View& keys, int64_t key_row) const {
-    const int64_t heads = q_.Dim(1, step);
-    const int64_t kv_heads = k_new_.Dim(1, step);
-    const int64_t dim = q_.Dim(2, step);
-    const float* q = q_.as<const float>() + (row * heads + head) * dim;
-    const int64_t at = (key_row * kv_heads + head / (heads / kv_heads)) * dim;
-    const float* k = keys_.Of(keys, at, worker);
-    float sum = 0;
-    for (int64_t i = 0; i < dim; ++i) sum += q[i] * k[i];
-    return sum * scale_;
-  }
-  void ScoreState(const Step& step, int worker, int64_t row, int64_t head, float* y) const {
-    const int64_t slot = rows_.q_slot.as<const int32_t>()[row];
-    const int64_t past = rows_.Past(slot);
-    const int64_t capacity = CapacityOf(k_state_, step);
-    const auto [first, last] = rows_.Visible(row);
-    for (int64_t p = std::max({first, past - capacity, int64_t{0}}); p < past && p <= last; ++p) {
-      y[p % capacity] = Score(step, worker, row, head, k_state_, slot * capacity + p % capacity);
-    }
-  }
-  void ScoreFresh(const Step& step, int worker, int64_t row, int64_t head, float* y) const {
-    const auto [first, last] = rows_.Visible(row);
-    const bool canvas = rows_.mask == RL_MASK_CANVAS;
-    for (int64_t i = 0; i < k_new_.Rows(step); ++i) {
-      if (rows_.kv_slot.as<const int32_t>()[i] != rows_.q_slot.as<const int32_t>()[row]) continue;
-      const int64_t p = rows_.kv_pos.as<const int32_t>()[i];
-      if (canvas || (p >= first && p <= last)) y[i] = Score(step, worker, row, head, k_new_, i);
-    }
-  }
-
-  View q_, k_new_, k_state_;
-  AttentionRows rows_;
-  float scale_;
-  View y_;
-  DecodedHeads keys_;
-};
-
-// y[row][head] = sum over c of p[c] * v[c], over the cache rows of the slot, then the fresh rows.
-class AttentionValuesNode final : public Node {
- public:
-  explicit AttentionValuesNode(const CompileContext& context)
-      : p_(context.Input(operands::AttentionMix::probability)),
-        v_new_(context.Input(operands::AttentionMix::v_new)),
-        v_state_(context.Input(operands::AttentionMix::v_state)),
-        q_slot_(context.Input(operands::AttentionMix::q_slot)),
-        y_(context.Result()),
-        values_(context, y_.Last(context.MaxStep())) {}
-  [[nodiscard]] int64_t Items(const Step& step) const override { return p_.Rows(step); }
-  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
-    const int64_t heads = p_.Dim(1, step);
-    const int64_t kv_heads = v_new_.Dim(1, step);
-    const int64_t dim = y_.Last(step);
-    const int64_t capacity = CapacityOf(v_state_, step);
-    const int64_t columns = p_.Last(step);
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t slot = q_slot_.as<const int32_t>()[row];
-      for (int64_t head = 0; head < heads; ++head) {
-        float* y = y_.as<float>() + (row * heads + head) * dim;
-        const float* p = p_.as<const float>() + (row * heads + head) * columns;
-        std::fill_n(y, dim, 0.0f);
-        for (int64_t c = 0; c < columns; ++c) {
-          if (p[c] == 0) continue;
-          const bool fresh = c >= capacity;
-          const View& values = fresh ? v_new_ : v_state_;
-          const int64_t value_row = fresh ? c - capacity : slot * capacity + c;
-          const int64_t at = (value_row * kv_heads + head / (heads / kv_heads)) * dim;
-          const float* v = values_.Of(values, at, worker);
-          for (int64_t i = 0; i < dim; ++i) y[i] += p[c] * v[i];
-        }
-      }
-    }
-  }
-
- private:
-  View p_, v_new_, v_state_, q_slot_, y_;
-  DecodedHeads values_;
-};
-
 void CompileAttention(const CompileContext& context) {
   auto attention = std::make_unique<AttentionNode>(context);
   auto merge = std::make_unique<AttentionMergeNode>(*attention);
@@ -683,8 +416,5 @@ std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
 }  // namespace
 
 const OpRow rows::kAttention = {RL_OP_attention, RefuseAttention, CompileAttention};
-const OpRow rows::kAttentionScores = {RL_OP_attention_scores, nullptr,
-                                      AddNode<AttentionScoresNode>};
-const OpRow rows::kAttentionMix = {RL_OP_attention_mix, nullptr, AddNode<AttentionValuesNode>};
 
 }  // namespace rullama::cpu
