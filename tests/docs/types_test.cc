@@ -19,7 +19,12 @@
 namespace rullama {
 namespace {
 
-constexpr std::array kBackends = {"cpu", "vulkan", "opencl", "cuda"};
+constexpr std::array kBackends = {
+    "cpu",
+#define RL_GPU_BACKEND(name, drafts_keep_bits, forms) #name,
+#define RL_CARD_BACKEND(name) #name,
+#include "backends/gpu_backends.def"
+};
 
 std::filesystem::path Page() { return SourceDirectory() / "docs" / "types.md"; }
 
@@ -55,7 +60,9 @@ std::string Table() {
   const std::string ops = ReadText(SourceDirectory() / "docs" / "ops.md");
   std::string table = "| type | bits a weight | reference |";
   for (const char* backend : kBackends) table += fmt::format(" {} |", backend);
-  table += "\n|---|---|---|---|---|---|---|\n";
+  table += "\n|---|---|---|";
+  for (size_t i = 0; i < kBackends.size(); ++i) table += "---|";
+  table += '\n';
   for (const DTypeInfo& info : kDTypes) {
     if (!IsOfWeights(info.dtype)) continue;
     const double bits = 8.0 * info.block_bytes / info.block_elements;
