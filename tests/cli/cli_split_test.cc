@@ -12,6 +12,7 @@
 #include "core/gguf/gguf.h"
 #include "core/gguf/gguf_writer.h"
 #include "tests/cli/program.h"
+#include "tests/fakes/adapter_folder.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -112,6 +113,34 @@ TEST_F(SplitModelTest, IsCopiedToOneFile) {
   const RunResult both = RunRullama({"quantize", Part(2), path, "Q8_0", "--copy"});
   EXPECT_EQ(both.exit_code, 2);
   EXPECT_THAT(both.err, HasSubstr("either a TYPE or --copy"));
+}
+
+TEST_F(SplitModelTest, IsComparedAsAWhole) {
+  const RunResult run =
+      RunRullama({"diff", "-m", Part(2), "--backends", "cpu,reference", "-p", "The prince"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("blk.7.out"));
+}
+
+TEST_F(SplitModelTest, TakesAnAdapterAsTheWholeDoes) {
+  const fs::path adapter = folder_ / "adapter";
+  WriteAdapterFolder(adapter, 512);
+  const auto merged = [&](const std::string& model, const char* name) {
+    const std::string out = (folder_ / name).string();
+    const RunResult run = RunRullama(
+        {"export-lora", "-m", model, "--lora", adapter.string(), "-o", out, "--type", "f16"});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return out;
+  };
+  const GgufFile from_parts = Must(GgufFile::Open(merged(Part(3), "from-parts.gguf")));
+  const GgufFile from_whole = Must(GgufFile::Open(merged(TinyModel(), "from-whole.gguf")));
+  ASSERT_EQ(from_parts.tensors().size(), from_whole.tensors().size());
+  for (const TensorInfo& tensor : from_whole.tensors()) {
+    const TensorInfo* found = from_parts.FindTensor(tensor.name);
+    ASSERT_NE(found, nullptr) << tensor.name;
+    EXPECT_TRUE(std::ranges::equal(from_parts.data(*found), from_whole.data(tensor)))
+        << tensor.name;
+  }
 }
 
 TEST_F(SplitModelTest, OtherPartsAreNotOverwritten) {

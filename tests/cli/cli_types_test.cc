@@ -1,11 +1,15 @@
-// Models with matrices of each type that only decoders read, against the same numbers in f32.
+// Models with matrices of each type that backends run, against the same numbers in f32.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rullama/sdk/dequantize.h>
+#include <rullama/sdk/dtype.h>
 #include <rullama/sdk/half.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <random>
 #include <span>
@@ -26,21 +30,46 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A type, and the place of the f16 scale in a block and its value, which gives weights of the usual
-// size. Random bytes make up the rest.
+// A type, and the places of the f16 numbers in a block (its scale, its offset if it has one) and
+// their values, which give weights of the usual size. Random bytes make up the rest.
 struct TypeOfModel {
   DType dtype;
   size_t scale_at;
   float scale;
+  size_t offset_at = 0;
+  float offset = 0;  // 0: none
 };
-constexpr TypeOfModel kTypes[] = {{DType::kIQ2_XXS, 0, 2e-4F}, {DType::kIQ2_XS, 0, 2e-4F},
-                                  {DType::kIQ2_S, 0, 2e-4F},   {DType::kIQ3_XXS, 0, 1e-4F},
-                                  {DType::kIQ3_S, 0, 1e-4F},   {DType::kIQ1_S, 0, 4e-3F},
-                                  {DType::kIQ1_M, 0, 4e-3F},   {DType::kTQ1_0, 52, 0.03F},
-                                  {DType::kTQ2_0, 64, 0.03F},  {DType::kNVFP4, 0, 0}};
+constexpr TypeOfModel kTypes[] = {{DType::kQ4_0, 0, 0.01F},
+                                  {DType::kQ4_1, 0, 0.01F, 2, -0.08F},
+                                  {DType::kQ5_0, 0, 5e-3F},
+                                  {DType::kQ5_1, 0, 5e-3F, 2, -0.08F},
+                                  {DType::kQ8_0, 0, 6e-4F},
+                                  {DType::kQ2_K, 80, 4e-3F, 82, 4e-3F},
+                                  {DType::kQ3_K, 108, 1e-3F},
+                                  {DType::kQ4_K, 0, 2e-4F, 2, 1e-3F},
+                                  {DType::kQ5_K, 0, 1e-4F, 2, 1e-3F},
+                                  {DType::kQ6_K, 208, 2e-5F},
+                                  {DType::kIQ4_NL, 0, 8e-4F},
+                                  {DType::kIQ4_XS, 0, 3e-5F},
+                                  {DType::kIQ2_XXS, 0, 2e-4F},
+                                  {DType::kIQ2_XS, 0, 2e-4F},
+                                  {DType::kIQ2_S, 0, 2e-4F},
+                                  {DType::kIQ3_XXS, 0, 1e-4F},
+                                  {DType::kIQ3_S, 0, 1e-4F},
+                                  {DType::kIQ1_S, 0, 4e-3F},
+                                  {DType::kIQ1_M, 0, 4e-3F},
+                                  {DType::kTQ1_0, 52, 0.03F},
+                                  {DType::kTQ2_0, 64, 0.03F},
+                                  {DType::kMXFP4, 0, 0},
+                                  {DType::kNVFP4, 0, 0}};
 
 void SetScale(const TypeOfModel& type, std::span<std::byte> block) {
   const uint16_t scale = FloatToHalf(type.scale);
+  if (type.dtype == DType::kMXFP4) {
+    // E8M0 numbers from 2^-7 to 2^-4.
+    block[0] = (block[0] & std::byte{3}) | std::byte{120};
+    return;
+  }
   if (type.dtype == DType::kNVFP4) {
     // E4M3 numbers from 2^-6 on.
     for (size_t i = 0; i < 4; ++i) block[i] = (block[i] & std::byte{7}) | std::byte{8};
@@ -54,6 +83,9 @@ void SetScale(const TypeOfModel& type, std::span<std::byte> block) {
     return;
   }
   std::memcpy(block.data() + type.scale_at, &scale, sizeof(scale));
+  if (type.offset == 0) return;
+  const uint16_t offset = FloatToHalf(type.offset);
+  std::memcpy(block.data() + type.offset_at, &offset, sizeof(offset));
 }
 
 using Replaced = std::map<std::string, std::vector<std::byte>, std::less<>>;
@@ -160,6 +192,15 @@ void ExpectNumbersOf(const TypeOfModel& type, std::mt19937& random,
 TEST(Types, LogitsAreThoseOfTheSameNumbersInF32) {
   std::mt19937 random(5);
   for (const TypeOfModel& type : kTypes) ExpectNumbersOf(type, random);
+}
+
+TEST(Types, AllTypesInBlocksAreTried) {
+  for (const DTypeInfo& info : kDTypes) {
+    const bool tried =
+        std::ranges::find(kTypes, info.dtype, &TypeOfModel::dtype) != std::end(kTypes);
+    const bool runs = info.block_elements > 1 && sdk::FindDequantizer(info.dtype) != nullptr;
+    EXPECT_EQ(tried, runs) << info.name;
+  }
 }
 
 // As converters write NVFP4. They do not multiply an adapter, here that of blk.0.ffn_down.
