@@ -75,10 +75,7 @@ Result<int> Pull(const PullFlags& flags, Console& console) {
   if (flags.quiet) console.set_verbosity(std::min(console.verbosity(), Verbosity::kWarnings));
   PullView view(console, flags.json);
   Result<int> result = PullAndShow(flags, view, console);
-  view.Clear();
-  if (!result && result.error().id == "run.cancelled") {
-    console.Note("interrupted; run the same command again to continue where it stopped");
-  }
+  view.Finish(result ? nullptr : &result.error());
   return result;
 }
 

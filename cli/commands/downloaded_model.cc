@@ -28,7 +28,7 @@ Result<downloads::ModelPaths> PullNow(const RemoteName& name, Console& console) 
   Puller puller(name, {}, ProcessPullHooks(view, /*verbose=*/false));
   RL_ASSIGN_OR_RETURN(const downloads::PullPlan plan, puller.Plan());
   const Status pulled = puller.CarryOut(plan);
-  view.Clear();
+  view.Finish(pulled ? nullptr : &pulled.error());
   if (!pulled) return tl::unexpected(pulled.error());
   return plan.paths;
 }

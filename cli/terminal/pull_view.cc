@@ -131,4 +131,10 @@ void PullView::Clear() {
   bar_shown_ = false;
 }
 
+void PullView::Finish(const Error* error) {
+  Clear();
+  if (error == nullptr || error->id != "run.cancelled") return;
+  console_.Note("interrupted; run the same command again to continue where it stopped");
+}
+
 }  // namespace rullama::cli

@@ -38,6 +38,8 @@ class PullView {
   void Note(std::string_view text);
   // Removes the bar.
   void Clear();
+  // The same at the end of the pull, and says how to continue after Ctrl-C. Null: no error.
+  void Finish(const Error* error);
   // The error of stdout, of the JSON lines.
   Status status() { return std::exchange(status_, OkStatus()); }
 

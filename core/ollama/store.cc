@@ -208,7 +208,7 @@ Result<OllamaModel> ResolveOllamaModel(std::string_view text, const OllamaStoreO
       ErrorKind::kModelFile, "store.not_found",
       "model '{}' is not in {}; download it with 'rullama pull {}', set OLLAMA_MODELS to "
       "the store that has it, or give the path of a .gguf file",
-      name.ToString(), searched.empty() ? "any store" : searched, name.ToString());
+      name.ToString(), searched.empty() ? "any store" : searched, text);
 }
 
 }  // namespace rullama

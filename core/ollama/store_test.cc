@@ -122,6 +122,8 @@ TEST_F(OllamaStoreTest, UnknownModelsAreNamedWithWhereWasSearched) {
   EXPECT_EQ(error.kind, ErrorKind::kModelFile);
   EXPECT_THAT(error.message, HasSubstr(root_.string()));
   EXPECT_THAT(error.message, HasSubstr("rullama pull gemma4:nope"));
+  // Names of the Hub have no tag to complete.
+  EXPECT_THAT(ResolveError("hf.co/some/one").message, HasSubstr("rullama pull hf.co/some/one'"));
 }
 
 TEST_F(OllamaStoreTest, NamesAreCheckedBeforeTheDiskIsTouched) {

@@ -18,7 +18,7 @@ import urllib.request
 from pathlib import Path
 from unittest import mock
 
-from fake_hub import NAME, REPO, Hub
+from fake_hub import NAME, REPO, Fault, Hub
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "server"))
 from served import Server  # noqa: E402
@@ -104,32 +104,44 @@ class ModelTest(unittest.TestCase):
             self.assertEqual(both.returncode, 2)
             self.assertIn("-hf", both.stderr)
 
-    def ask_on_terminal(self, answer):
-        """`run` on a terminal where its question gets this answer; the exit code and what was shown."""
+    def ask_on_terminal(self, *answers):
+        """`run` on a terminal where its question gets the first of the answers, and its bar, if there is another one,
+        the second; the exit code and what was shown."""
         child, terminal = pty.fork()
         if child == 0:
             os.execve(PROGRAM, [PROGRAM, "run", f"hf.co/{REPO}", *QUESTION], self.environment)
-        shown, asked = b"", False
+        shown, waiting = b"", list(zip((b"Download it?", b" left"), answers))
         while select.select([terminal], [], [], 30)[0]:
             try:
                 shown += os.read(terminal, 65536)
             except OSError:
                 break
-            if not asked and b"Download it?" in shown:
-                os.write(terminal, answer)
-                asked = True
+            if waiting and waiting[0][0] in shown:
+                os.write(terminal, waiting.pop(0)[1])
         os.close(terminal)
-        self.assertTrue(asked, shown)
+        self.assertEqual(waiting, [], shown)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode()
 
     def test_the_question(self):
         code, shown = self.ask_on_terminal(b"n\n")
+        self.assertEqual((code, self.hub.requests), (4, []), shown)
+        code, shown = self.ask_on_terminal(b"\x04")
         self.assertEqual((code, self.hub.requests), (4, []), shown)
         code, shown = self.ask_on_terminal(b"\x03")
         self.assertEqual((code, self.hub.requests), (130, []), shown)
         code, shown = self.ask_on_terminal(b"\n")
         self.assertEqual(code, 0, shown)
         self.assertIn("100 %", shown)
+
+    def test_an_interrupted_download_says_how_to_continue(self):
+        self.hub.forget(Fault(times=99, rate=500_000))
+        code, shown = self.ask_on_terminal(b"y\n", b"\x03")
+        self.assertEqual(code, 130, shown)
+        self.assertIn("run the same command again", shown)
+        self.assertLess(self.hub.sent, len(self.hub.data))
+        self.hub.forget()
+        self.check_answer("run", "-hf", REPO)
+        self.assertLess(self.hub.sent, len(self.hub.data), "what was there is not sent again")
 
     def post(self, server, body):
         url, json_type = f"http://127.0.0.1:{server.port}/api/pull", {"Content-Type": "application/json"}
