@@ -1,6 +1,11 @@
 # Sets RULLAMA_HAS_CUDA to whether the CUDA backend is built, as RULLAMA_CUDA asks for it: ON, OFF, or AUTO where a CUDA
 # toolkit is found, but not with sanitizers, which would watch the toolkit, and not for another processor.
 set(oldest 12.4)
+# CMake 3.25.0 and 3.25.1, which Debian 12 has, end in an error with a toolkit that lacks libnvToolsExt, as the latest
+# do: they set a property of its target without looking. Nothing links to this one.
+if(CMAKE_VERSION VERSION_LESS 3.25.2 AND NOT TARGET CUDA::nvToolsExt)
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
 if(RULLAMA_CUDA STREQUAL "AUTO")
   if(NOT RULLAMA_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
     find_package(CUDAToolkit ${oldest} QUIET)
