@@ -32,6 +32,21 @@ packages=("$folder"/*.deb)
 step "lintian"
 lintian --fail-on error --allow-root "${packages[@]}"
 
+# Drivers of cards are not in Debian's main section, so apt would refuse to install their backends here.
+mapfile -t cards < <(sed -n 's/^RL_CARD_BACKEND(\([a-z_0-9]*\)).*/\1/p' "$source/backends/gpu_backends.def")
+installed=()
+for package in "${packages[@]}"; do
+  name=$(dpkg-deb --field "$package" Package)
+  backend=${name#rullama-backend-}
+  if [[ " ${cards[*]} " != *" $backend "* ]]; then
+    installed+=("$package")
+    continue
+  fi
+  step "$name has its backend"
+  [[ $(dpkg-deb --contents "$package") == *"/rullama/librullama_backend_$backend.so"* ]] || fail "$name lacks its backend"
+done
+packages=("${installed[@]}")
+
 step "a fresh system"
 trap 'remove_fresh_system "$root"' EXIT
 make_fresh_system "$root" "$work/debootstrap.log"
