@@ -48,9 +48,9 @@ http::request<Body> NewRequest(http::verb verb, const char* path, const Target& 
   return request;
 }
 
-std::string BodyOf(const PlannedRequest& planned, const std::string& model) {
+std::string BodyOf(const PlannedRequest& planned, const Target& target) {
   const nlohmann::json body{
-      {"model", model},
+      {"model", planned.model.empty() ? target.model : planned.model},
       {"messages", {{{"role", "user"}, {"content", planned.prompt}}}},
       {"max_tokens", planned.tokens},
       {"temperature", 1},
@@ -107,7 +107,7 @@ class LoadClient {
     }
     auto request = NewRequest<http::string_body>(http::verb::post, "/v1/chat/completions", target_);
     request.set(http::field::content_type, "application/json");
-    request.body() = BodyOf(planned, target_.model);
+    request.body() = BodyOf(planned, target_);
     request.prepare_payload();
     co_await http::async_write(stream_, request, use_awaitable);
 

@@ -30,7 +30,8 @@ struct PlannedRequest {
   double start = 0;  // seconds after the beginning; of a closed loop 0: after the one before it
   std::string prompt = {};
   int64_t tokens = 0;
-  uint64_t seed = 0;  // of the sampler
+  uint64_t seed = 0;       // of the sampler
+  std::string model = {};  // that is asked for; empty: Target::model
 };
 
 // The requests of one client, one after another.

@@ -38,6 +38,11 @@ def main():
         assert (row["requests"], row["failed"], row["tokens"]) == (10, 0, 30), row
         assert row["late_ms"]["p50"] < 1000 * row["seconds"], row
 
+        # Clients take turns with several models: every third of six asks for the one that is not there.
+        name = Path(arguments.model).stem
+        (row,) = load(arguments, url, "--clients", 6, *short, "--model", name, name, "of-nobody", status=1)["results"]
+        assert (row["requests"], row["failed"], row["tokens"]) == (18, 6, 5 * 12), row
+
         # A request that fails is counted and named, and the exit status says so.
         (row,) = load(arguments, url, "--clients", 1, "--requests", 2, "--model", "of-nobody", status=1)["results"]
         assert row["failed"] == 2 and "of-nobody" in row["errors"][0], row

@@ -1,7 +1,8 @@
 // Load for a server on this machine, which it must not limit itself: clients that take streamed
 // answers, or requests that arrive at random.
 //
-//   server_load URL [--clients 1 4 16 | --rate 2 8] [--requests 6] [--tokens 64] [--mixed] ...
+//   server_load URL [--clients 1 4 16 | --rate 2 8] [--requests 6] [--tokens 64] [--mixed]
+//               [--model base:one base:two] ...
 //
 // Prints one JSON object: for each number of clients or rate the tokens per second of all together,
 // the time to the first text (ttft), the gaps between texts (itl) and the whole request, as p50,
@@ -28,7 +29,8 @@ namespace {
 constexpr uint64_t kSeedsOfRun = 1'000'000, kSeedsOfClient = 10'000;
 
 struct Options {
-  std::string url, model, api_key = "sk-local";
+  std::string url, api_key = "sk-local";
+  std::vector<std::string> models;
   std::vector<size_t> clients = {1, 4, 16};
   std::vector<double> rates;
   size_t requests = 6;
@@ -62,7 +64,10 @@ void AddOptions(CLI::App& app, Options& options) {
                fmt::format("lengths as people's: random, on average {} words and {} tokens unless "
                            "--prompt-words and --tokens say otherwise",
                            kMeanPrompt, kMeanAnswer));
-  app.add_option("--model", options.model, "default: the first that the server lists");
+  app.add_option(
+      "--model", options.models,
+      "default: the first that the server lists; of several the clients, or the requests that "
+      "arrive at random, ask for one each, in turn");
   app.add_option("--api-key", options.api_key)->capture_default_str();
   app.add_option("--seed", options.seed, "prompts differ with it, so that no cache knows them");
   app.add_option("--seconds", options.seconds, "no request of a run begins after that")
@@ -72,10 +77,16 @@ void AddOptions(CLI::App& app, Options& options) {
 
 using Plans = std::vector<std::vector<PlannedRequest>>;
 
+// The model that client `i` asks for; empty: the target's.
+std::string ModelOf(const Options& options, size_t i) {
+  return options.models.empty() ? std::string() : options.models[i % options.models.size()];
+}
+
 Plans PlansOfClients(const Options& options, size_t clients, uint64_t seed) {
   Plans plans;
   for (size_t i = 0; i < clients; ++i) {
     plans.push_back(ClosedLoop(options.lengths, options.requests, seed + i * kSeedsOfClient));
+    for (PlannedRequest& request : plans.back()) request.model = ModelOf(options, i);
   }
   return plans;
 }
@@ -84,6 +95,7 @@ Plans PlansOfClients(const Options& options, size_t clients, uint64_t seed) {
 Plans PlansOfRate(const Options& options, double rate, uint64_t seed) {
   Plans plans;
   for (PlannedRequest& request : OpenLoop(options.lengths, options.requests, rate, seed)) {
+    request.model = ModelOf(options, plans.size());
     plans.push_back({std::move(request)});
   }
   return plans;
@@ -92,7 +104,7 @@ Plans PlansOfRate(const Options& options, double rate, uint64_t seed) {
 int Run(const Options& options) {
   Target target = TargetOf(options.url);
   target.api_key = options.api_key;
-  target.model = options.model.empty() ? FirstModel(target) : options.model;
+  target.model = options.models.empty() ? FirstModel(target) : options.models.front();
   uint64_t seed = options.seed;
   const std::chrono::duration<double> limit(options.seconds);
   RunClients(target, {ClosedLoop(options.lengths, 1, seed)}, limit);  // warms the server up
@@ -115,7 +127,8 @@ int Run(const Options& options) {
     }
   }
   const Lengths& lengths = options.lengths;
-  const nlohmann::ordered_json out{{"model", target.model},
+  const auto models = options.models.empty() ? std::vector{target.model} : options.models;
+  const nlohmann::ordered_json out{{"models", models},
                                    {"tokens", lengths.tokens},
                                    {"prompt_words", lengths.prompt_words},
                                    {"shared_words", lengths.shared_words},
