@@ -20,6 +20,8 @@
 #include "cli/reports/profile_report.h"
 #include "cli/reports/report_file.h"
 #include "cli/terminal/signals.h"
+#include "core/ir/encoder_names.h"
+#include "core/ir/media_names.h"
 #include "core/runtime/sequence_feeder.h"
 
 namespace rullama::cli {
@@ -59,12 +61,28 @@ Result<ProfileSizes> SizesOf(const ProfileFlags& flags) {
   return sizes;
 }
 
+// Reads a text with an encoder, and waits for its rows.
+Status ReadText(ModelSession& engine, const std::vector<int32_t>& text) {
+  Session& session = engine.session();
+  StepRows step;
+  step.SetConsecutive(text, /*past=*/0, /*slot_of_all=*/0, DemandMode::kAllRows);
+  step.graph = engine.graphs().hidden->graph;
+  const ModelFacts facts = engine.model().facts();
+  std::vector<int32_t> last_seen = step.pos;
+  for (int32_t& position : last_seen) position += static_cast<int32_t>(facts.encoder.radius);
+  RL_RETURN_IF_ERROR(session.SetInput(media_names::kLastSeen, std::as_bytes(std::span(last_seen))));
+  RL_RETURN_IF_ERROR(session.Run(step));
+  std::vector<float> rows(text.size() * static_cast<size_t>(facts.width));
+  return session.ReadOutput(encoder_names::kHidden, std::as_writable_bytes(std::span(rows)));
+}
+
 Status RunPrompt(ModelSession& engine, int64_t tokens) {
   std::vector<int32_t> prompt(static_cast<size_t>(tokens));
   const auto vocabulary = static_cast<int64_t>(engine.model().facts().vocabulary);
   for (size_t i = 0; i < prompt.size(); ++i) {
     prompt[i] = static_cast<int32_t>(static_cast<int64_t>(i + 1) % vocabulary);
   }
+  if (engine.model().facts().encodes()) return ReadText(engine, prompt);
   engine.session().ForgetSlot(0);
   const auto cancelled = CancelFlag();
   RL_RETURN_IF_ERROR(
@@ -72,7 +90,9 @@ Status RunPrompt(ModelSession& engine, int64_t tokens) {
   return OkStatus();
 }
 
+// An encoder generates nothing.
 Status RunGeneration(ModelSession& engine, int64_t tokens) {
+  if (engine.model().facts().encodes()) return OkStatus();
   constexpr int32_t kAnyToken = 1;  // the work is the same for all
   const auto cancelled = CancelFlag();
   SequenceFeeder feeder(engine.session(), {.cancelled = cancelled.get()});
@@ -138,9 +158,10 @@ Result<std::vector<ProfileReport>> Measure(ModelSession& engine, OpProfiler& pro
                          .device = fmt::format("{} ({})", device.name, device.driver),
                          .threads = ThreadsOf(engine)};
   };
-  std::vector<ProfileReport> reports = {
-      report_of(fmt::format("pp{}", sizes.prompt), prompts),
-      report_of(fmt::format("tg{}", sizes.generated), generations)};
+  std::vector<ProfileReport> reports = {report_of(fmt::format("pp{}", sizes.prompt), prompts)};
+  if (!engine.model().facts().encodes()) {
+    reports.push_back(report_of(fmt::format("tg{}", sizes.generated), generations));
+  }
   for (const ProfileReport& report : reports) {
     if (!report.profile.ops.empty()) continue;
     return MakeError(ErrorKind::kBackend, "profile.no_times",
@@ -175,7 +196,12 @@ Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
   OpProfiler profiler;
   ModelSessionOptions options;
   options.observer = &profiler;
-  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(config, options, console));
+  RL_ASSIGN_OR_RETURN(ConfiguredModel model, LoadModel(config, console));
+  if (model.model.facts().encodes()) options.outputs = GraphOutputs::kBatch;
+  options.plugin_paths = config.plugins;
+  RL_ASSIGN_OR_RETURN(const auto engine,
+                      ModelSession::Open(std::move(model.model), options,
+                                         ProcessHooks(model.environment), console));
   if (engine->model().facts().denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "profile generates one token after another, and this model denoises canvases; "

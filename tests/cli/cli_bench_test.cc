@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -207,6 +208,27 @@ TEST_F(ProfileTest, OpsOfBothTestsFillTheirTime) {
     EXPECT_NEAR(sum, profile["op_seconds"].get<double>(), 1e-9);
   }
   EXPECT_FALSE(std::getline(lines, line));
+}
+
+TEST_F(ProfileTest, AnEncoderReadsATextAndGeneratesNothing) {
+  const std::filesystem::path config = folder_ / "tiny.yaml", model = folder_ / "tiny.gguf";
+  std::ofstream(config)
+      << "architecture: {family: gemma-embedding, layers: 2, width: 64, heads: 2, "
+         "kv_heads: 1, head_dim: 32, ffn: 96, sliding_window: 16, pattern: 2, "
+         "vocabulary: 2048, context_length: 128, rms_eps: 0.000001, "
+         "rope: {base_global: 1000000, base_sliding: 10000}}\n";
+  const RunResult synth =
+      RunRullama({"synth", "--config", config.string(), "--type", "Q8_0", "--out", model.string()});
+  ASSERT_EQ(synth.exit_code, 0) << synth.err;
+  const RunResult result = RunRullama({"profile", "-m", model.string(), "-p", "40", "-n", "3", "-t",
+                                       "1", "-r", "1", "--json", "--no-peaks"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json profile = json::parse(result.out);  // one line
+  EXPECT_EQ(profile["test"], "pp40");
+  EXPECT_EQ(profile["steps"], 1);
+  EXPECT_TRUE(std::ranges::any_of(profile["ops"], [](const json& op) {
+    return op["kind"] == "attention";
+  })) << result.out.substr(0, 500);
 }
 
 TEST(Bench, TraceDoesNotReplaceTheModel) {
