@@ -11,6 +11,7 @@
 
 #include "core/passes/placement.h"
 #include "core/runtime/device_program.h"
+#include "engine/model_program.h"
 
 namespace rullama {
 namespace {
@@ -19,6 +20,24 @@ bool AreProcessors(const BackendDevices& devices) {
   return std::ranges::all_of(devices.DescribeLayerDevices(), [](const DeviceDescription& device) {
     return device.type == RL_DEVICE_CPU;
   });
+}
+
+// Where the ops of a graph run.
+struct Places {
+  bool on_processor = false, elsewhere = false;
+};
+
+Result<Places> PlacesOf(const BackendDevices& devices, const Graph& graph) {
+  const std::vector<Device*> borrowed = devices.Borrow();
+  RL_ASSIGN_OR_RETURN(const Placement placement,
+                      PlaceOps(graph, SupportOfDevices(borrowed), devices.policy));
+  Places places;
+  for (size_t i = 0; i < borrowed.size(); ++i) {
+    if (placement.report.ops_per_device[i] == 0) continue;
+    const bool is_processor = borrowed[i]->description().type == RL_DEVICE_CPU;
+    (is_processor ? places.on_processor : places.elsewhere) = true;
+  }
+  return places;
 }
 
 }  // namespace
@@ -59,15 +78,19 @@ int64_t SharedRowsOf(const BackendDevices& devices) {
 }
 
 Result<int64_t> SharedRowsOf(const BackendDevices& devices, const Graph& graph) {
-  const std::vector<Device*> borrowed = devices.Borrow();
-  RL_ASSIGN_OR_RETURN(const Placement placement,
-                      PlaceOps(graph, SupportOfDevices(borrowed), devices.policy));
-  bool on_processor = false, elsewhere = false;
-  for (size_t i = 0; i < borrowed.size(); ++i) {
-    if (placement.report.ops_per_device[i] == 0) continue;
-    (borrowed[i]->description().type == RL_DEVICE_CPU ? on_processor : elsewhere) = true;
-  }
-  return on_processor && elsewhere ? 1 : SharedRowsOf(devices);
+  RL_ASSIGN_OR_RETURN(const Places places, PlacesOf(devices, graph));
+  return places.on_processor && places.elsewhere ? 1 : SharedRowsOf(devices);
+}
+
+int64_t SharedMeansOf(const BackendDevices& devices) {
+  return AreProcessors(devices) ? 1 : kMaxTextsOfStep;
+}
+
+Result<int64_t> SharedMeansOf(const BackendDevices& devices, const Session& session,
+                              std::optional<GraphHandle> head) {
+  if (!head) return SharedMeansOf(devices);
+  RL_ASSIGN_OR_RETURN(const Places places, PlacesOf(devices, session.graph(*head)));
+  return places.on_processor ? 1 : SharedMeansOf(devices);
 }
 
 int64_t TextAlignmentOf(const BackendDevices& devices) {

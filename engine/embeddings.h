@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/runtime/session.h"
 #include "core/tokenizer/tokenizer.h"
 #include "engine/loading/backend_setup.h"
 #include "engine/loading/loaded_model.h"
@@ -31,6 +33,14 @@ Status CheckBeginsWithBos(const Tokenizer& tokenizer, std::span<const int32_t> i
 // device have parts of it. A processor chooses kernels of a part without attention by the rows of a
 // step (docs/numerics.md). Errors of PlaceOps().
 Result<int64_t> SharedRowsOf(const BackendDevices& devices, const Graph& graph);
+
+// The most means of texts that the layers after them take in a step: on processors one.
+[[nodiscard]] int64_t SharedMeansOf(const BackendDevices& devices);
+
+// The same for the graph of these layers, if the model has them: one where a processor has a part
+// of them, for the same reason. Errors of PlaceOps().
+Result<int64_t> SharedMeansOf(const BackendDevices& devices, const Session& session,
+                              std::optional<GraphHandle> head);
 
 // The first rows of texts that share a step are multiples of this number (docs/numerics.md).
 [[nodiscard]] int64_t TextAlignmentOf(const BackendDevices& devices);

@@ -222,6 +222,9 @@ Status Engine::Impl::StartEncoder(const EngineSetup& setup) {
   const GraphHandle texts = session->graphs().hidden->graph;
   RL_ASSIGN_OR_RETURN(const int64_t shared_rows,
                       SharedRowsOf(session->devices(), session->session().graph(texts)));
+  RL_ASSIGN_OR_RETURN(
+      const int64_t shared_means,
+      SharedMeansOf(session->devices(), session->session(), session->graphs().head));
   runner = std::make_unique<TextEncoder>(
       session->session(),
       TextEncoder::Options{.graphs = session->graphs(),
@@ -229,6 +232,7 @@ Status Engine::Impl::StartEncoder(const EngineSetup& setup) {
                            .facts = facts.encoder,
                            .shared_rows = shared_rows,
                            .text_alignment = TextAlignmentOf(session->devices()),
+                           .shared_means = shared_means,
                            .encoder = &session->media(),
                            .cancelled = setup.hooks.cancelled},
       wakeup);

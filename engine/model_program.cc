@@ -125,8 +125,7 @@ Status AddMediaGraph(const Model& model, const ModelProgramOptions& options,
   return OkStatus();
 }
 
-// An encoder: a graph over the rows of a text, in f32, and one over their mean. A vector has the
-// bytes of its text alone if the second one takes one mean at a time, whatever else is encoded.
+// An encoder: a graph over the rows of texts, in f32, and one over their means.
 Result<ModelProgram> BuildEncoderProgram(const Model& model, const ModelProgramOptions& options) {
   BuildOptions build = CausalPass(options);
   build.pass = ModelPass::kEncode;
@@ -150,8 +149,12 @@ Result<ModelProgram> BuildEncoderProgram(const Model& model, const ModelProgramO
   if (!model.facts().encoder.has_head) return program;
   const std::vector<std::string> layer_outputs = program.layer_outputs;
   RL_ASSIGN_OR_RETURN(ModelGraph head, model.BuildEmbeddingHead());
-  RL_ASSIGN_OR_RETURN(program.handles.head,
-                      AddGraph(std::move(head), {1}, /*extends_past=*/false, program));
+  // One plan for all numbers of means, for the same reason.
+  RL_ASSIGN_OR_RETURN(program.handles.head, AddGraph(std::move(head), {options.shared_means},
+                                                     /*extends_past=*/false, program));
+  Graph& graph = program.graphs[program.handles.head->index].graph;
+  graph.max_t = options.shared_means;
+  graph.max_r = std::min(graph.max_r, graph.max_t);
   program.layer_outputs = layer_outputs;
   return program;
 }

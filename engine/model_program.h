@@ -42,6 +42,7 @@ struct ModelProgramOptions {
   // The most rows of a step with soft tokens; 0: the program has no graph for such steps. With
   // kBatch and kAllLogits only.
   int64_t media_rows = 0;
+  int64_t shared_means = 1;  // of an encoder: the most that the layers after them take in a step
   // The model's assistant, for kBatch; null: none. Its graphs guess up to `max_draft` tokens.
   const Assistant* assistant = nullptr;
   int64_t max_draft = 0;

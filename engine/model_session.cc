@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/drafts/draft_model.h"
+#include "engine/embeddings.h"
 #include "engine/loading/backend_check.h"
 #include "engine/loading/layer_placement.h"
 #include "engine/scheduling/scheduler_options.h"
@@ -107,8 +108,8 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
                                    !model_.facts().host_tables.empty()};
   DeviceSettings settings{.host_weights = model_.facts().host_tables};
   settings.max_t = std::min(chunk.value_or(settings.max_t), capacity());
-  // The rows of a text see each other, so all of them are in one step.
-  if (encodes) settings.max_t = capacity();
+  // The rows of a text see each other, so all of them are in one step, which texts may share.
+  if (encodes) settings.max_t = std::max(capacity(), SharedRowsOf(devices_));
   settings.host_weights = host_weights.value_or(settings.host_weights);
   devices_.policy.host_weights = settings.host_weights;
   RL_RETURN_IF_ERROR(CheckCacheTypes(*model_.model, config(), devices_));
@@ -227,6 +228,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                         .limits = limits_,
                                         .spare_rows = options.spare_rows,
                                         .media_rows = MediaRows(options),
+                                        .shared_means = SharedMeansOf(devices_),
                                         .assistant = assistant,
                                         .max_draft = options.max_draft}));
   weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);

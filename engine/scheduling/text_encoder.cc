@@ -1,7 +1,6 @@
 #include "engine/scheduling/text_encoder.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "core/base/alternate_stack.h"
@@ -89,12 +88,12 @@ void TextEncoder::Run(const Jobs& jobs) {
   counters_.UpdateSlot(0, [this](SlotActivity& state) { state = {.task = taken_, .busy = true}; });
   const Status read = ReadRows(jobs);
   size_t tokens = 0;
+  for (const auto& job : jobs) tokens += job->prompt.size();
   std::vector<Result<std::vector<float>>> vectors;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const int64_t first = jobs[i]->media.empty() ? pack_.first_rows()[i] : 0;
-    tokens += jobs[i]->prompt.size();
-    vectors.push_back(read ? EmbeddingOf(first, std::ssize(jobs[i]->prompt))
-                           : Result<std::vector<float>>(tl::unexpected(read.error())));
+  if (read) {
+    vectors = EmbeddingsOf(jobs);
+  } else {
+    vectors.assign(jobs.size(), tl::unexpected(read.error()));
   }
   // Counted first: who has its vector sees the step in the statistics.
   counters_.CountStep(&EngineStats::prompt, tokens, begin);
@@ -145,32 +144,55 @@ Status TextEncoder::ReadRows(const Jobs& jobs) {
   return session_.ReadOutput(encoder_names::kHidden, std::as_writable_bytes(std::span(rows_)));
 }
 
-Result<std::vector<float>> TextEncoder::EmbeddingOf(int64_t first, int64_t count) {
-  std::vector<float> mean = MeanOf(first, count);
-  if (!options_.graphs.head) return mean;
-  RL_RETURN_IF_ERROR(session_.SetInput(encoder_names::kMean, std::as_bytes(std::span(mean))));
+std::vector<Result<std::vector<float>>> TextEncoder::EmbeddingsOf(const Jobs& jobs) {
+  means_.clear();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const int64_t first = jobs[i]->media.empty() ? pack_.first_rows()[i] : 0;
+    AddMean(first, std::ssize(jobs[i]->prompt));
+  }
+  const bool has_head = options_.graphs.head.has_value();
+  const auto at_once = has_head ? static_cast<size_t>(options_.shared_means) : jobs.size();
+  const auto width = static_cast<size_t>(has_head ? options_.facts.embedding : options_.width);
+  std::vector<Result<std::vector<float>>> vectors;
+  for (size_t first = 0; first < jobs.size(); first += at_once) {
+    const size_t count = std::min(at_once, jobs.size() - first);
+    const Status run = has_head ? RunHead(first, count) : OkStatus();
+    const std::vector<float>& found = has_head ? embeddings_ : means_;
+    for (size_t i = 0; i < count; ++i) {
+      if (!run) {
+        vectors.emplace_back(tl::unexpected(run.error()));
+        continue;
+      }
+      const auto begin = found.begin() + static_cast<std::ptrdiff_t>(i * width);
+      vectors.emplace_back(std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(width)));
+    }
+  }
+  return vectors;
+}
+
+Status TextEncoder::RunHead(size_t first, size_t count) {
+  const auto width = static_cast<size_t>(options_.width);
+  const std::span<const float> means = std::span(means_).subspan(first * width, count * width);
+  RL_RETURN_IF_ERROR(session_.SetInput(encoder_names::kMean, std::as_bytes(means)));
   // The graph reads no token, but a step says by them how many rows it has.
-  step_.SetConsecutive(std::array<int32_t, 1>{}, /*past=*/0, /*slot_of_all=*/0,
+  step_.SetConsecutive(std::vector<int32_t>(count), /*past=*/0, /*slot_of_all=*/0,
                        DemandMode::kAllRows);
   step_.graph = *options_.graphs.head;
   RL_RETURN_IF_ERROR(session_.Run(step_));
-  std::vector<float> embedding(static_cast<size_t>(options_.facts.embedding));
-  RL_RETURN_IF_ERROR(
-      session_.ReadOutput(encoder_names::kEmbedding, std::as_writable_bytes(std::span(embedding))));
-  return embedding;
+  embeddings_.resize(count * static_cast<size_t>(options_.facts.embedding));
+  return session_.ReadOutput(encoder_names::kEmbedding,
+                             std::as_writable_bytes(std::span(embeddings_)));
 }
 
-std::vector<float> TextEncoder::MeanOf(int64_t first, int64_t count) const {
+void TextEncoder::AddMean(int64_t first, int64_t count) {
   const auto width = static_cast<size_t>(options_.width);
-  std::vector<double> sums(width);
+  sums_.assign(width, 0.0);
   for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(first + count); ++i) {
-    for (size_t column = 0; column < width; ++column) sums[column] += rows_[i * width + column];
+    for (size_t column = 0; column < width; ++column) sums_[column] += rows_[i * width + column];
   }
-  std::vector<float> mean(width);
-  for (size_t column = 0; column < width; ++column) {
-    mean[column] = static_cast<float>(sums[column] / static_cast<double>(count));
+  for (const double sum : sums_) {
+    means_.push_back(static_cast<float>(sum / static_cast<double>(count)));
   }
-  return mean;
 }
 
 }  // namespace rullama

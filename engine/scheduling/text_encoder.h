@@ -36,6 +36,7 @@ class TextEncoder final : public JobRunner {
     EncoderFacts facts = {};
     int64_t shared_rows = 1;          // of a step that several texts share, at most
     int64_t text_alignment = 1;       // of the first rows of texts in a step
+    int64_t shared_means = 1;         // of a step of the layers after them, at most
     MediaEncoder* encoder = nullptr;  // of the media of jobs; borrowed
     std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
   };
@@ -62,9 +63,12 @@ class TextEncoder final : public JobRunner {
   Status ReadRows(const Jobs& jobs);
   // Sets the inputs for the soft rows of a job, and gives their places in its step token 0.
   Status SetSoftRows(const Job& job, StepRows& step);
-  // The vector of a text whose rows are [first, first + count) of rows_.
-  Result<std::vector<float>> EmbeddingOf(int64_t first, int64_t count);
-  [[nodiscard]] std::vector<float> MeanOf(int64_t first, int64_t count) const;
+  // The vectors of the texts whose rows are in rows_.
+  std::vector<Result<std::vector<float>>> EmbeddingsOf(const Jobs& jobs);
+  // Appends the mean of rows [first, first + count) of rows_ to means_.
+  void AddMean(int64_t first, int64_t count);
+  // What the layers after the means give for `count` of means_ from `first` on: embeddings_.
+  Status RunHead(size_t first, size_t count);
 
   Session& session_;
   const Options options_;
@@ -80,6 +84,8 @@ class TextEncoder final : public JobRunner {
   StepRows step_;
   std::vector<int32_t> last_seen_;
   std::vector<float> rows_;
+  std::vector<double> sums_;
+  std::vector<float> means_, embeddings_;  // one after another
   std::thread thread_;
 };
 
