@@ -5,7 +5,8 @@
 Runs the client suite, which asks a server through the libraries that people use and through a browser, against
 `rullama serve` on the processor. The suite makes its Python environments from pinned lists, in --environments; its
 pages need chromium and chromium-driver. --group names the part to run as `pytest -m` does, --suites its environments,
---file the one file that the group is in, so that the others and their libraries are not imported.
+--file the one file that the group is in, so that the others and their libraries are not imported; it may be none of the
+suite.
 """
 
 import argparse
@@ -40,6 +41,7 @@ def main():
                 "CLIENTS_VENV": str(arguments.environments),
                 "SUITES": arguments.suites,
                 "RULLAMA": str(arguments.program),
+                "MODEL_FILE": str(arguments.model),
             },
             check=False,
         ).returncode
