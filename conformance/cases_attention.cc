@@ -202,6 +202,33 @@ const Setup kSetups[] = {
      0,
      false,
      32},
+    {"encoder_many",
+     3,
+     1,
+     256,
+     0,
+     0,
+     RL_MASK_CANVAS,
+     DType::kF32,
+     {{0, 0}, {97, 70}},
+     false,
+     0,
+     0,
+     false},
+    {"encoder_many_512",
+     4,
+     2,
+     512,
+     0,
+     17,
+     RL_MASK_CAUSAL,
+     DType::kF32,
+     {{0, 0}, {50, 50}},
+     true,
+     0,
+     0,
+     false,
+     16},
     // Caches in blocks, and of other types.
     {"decode_q8_0", 4, 1, 64, 32, 0, RL_MASK_CAUSAL, DType::kQ8_0, {{17}, {1}}},
     {"decode_q4_0", 8, 1, 256, 32, 0, RL_MASK_CAUSAL, DType::kQ4_0, {{31}, {1}}},
@@ -247,10 +274,11 @@ int64_t StepRows(const Rows& rows) {
 }
 
 // Where keys and values are rounded to f16 or less, a backend may round queries and weights of many
-// rows as well.
+// rows as well, and all of them where rows see later ones and there is no cache.
 ToleranceClass ToleranceOf(const Setup& s) {
   constexpr int64_t kManyRows = 16;
-  const bool rounded = s.dtype.keys != DType::kF32 && s.dtype.values != DType::kF32;
+  const bool sees_later = !s.cached && (s.mask == RL_MASK_CANVAS || s.reach > 0);
+  const bool rounded = sees_later || (s.dtype.keys != DType::kF32 && s.dtype.values != DType::kF32);
   return rounded && StepRows(s.rows) >= kManyRows ? ToleranceClass::kHalfFactors
                                                   : ToleranceClass::kContraction;
 }

@@ -42,6 +42,7 @@ const std::vector<FreshSetup>& FreshSetups() {
       {"tower_24", 2, 2, 24, 0, RL_MASK_CANVAS, DType::kF32, {33}},
       {"tower_72", 3, 3, 72, 0, RL_MASK_CANVAS, DType::kF32, {70}},
       {"tower_64_large", 3, 1, 64, 0, RL_MASK_CANVAS, DType::kF32, {97}, 0, false, 3e5},
+      {"texts_large", 3, 1, 256, 0, RL_MASK_CANVAS, DType::kF32, {97, 1, 64}, 0, false, 3e5},
       {"tower_36_slots", 2, 2, 36, 0, RL_MASK_CANVAS, DType::kF32, {41, 41}, 0, true},
       {"head_512", 8, 2, 512, 0, RL_MASK_CAUSAL, DType::kF32, {21}},
       {"many", 8, 1, 256, 0, RL_MASK_CAUSAL, DType::kF32, {131}},

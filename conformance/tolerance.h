@@ -27,8 +27,8 @@ enum class ToleranceClass {
 };
 
 // The precision of activations that are multiplied with block weights; the manifest states it.
-// kFloat16 also allows f16 factors of products with f16 weights and of attention, that of image
-// towers and that with keys and values in f16.
+// kFloat16 also allows f16 factors of products with f16 weights and of attention, that with keys
+// and values in f16 and that without a cache where rows see later ones.
 enum class Activations { kFloat, kInt16, kFloat16, kInt8 };
 inline constexpr std::pair<Activations, std::string_view> kActivationNames[] = {
     {Activations::kFloat, "float"},

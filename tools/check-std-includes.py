@@ -64,7 +64,7 @@ memory: enable_shared_from_this make_shared make_unique make_unique_for_overwrit
 mutex: call_once defer_lock lock_guard mutex once_flag scoped_lock unique_lock
 new: align_val_t bad_alloc nothrow
 numbers: numbers
-numeric: accumulate iota partial_sum reduce
+numeric: accumulate gcd iota partial_sum reduce
 optional: make_optional nullopt optional
 ostream: flush
 queue: priority_queue

@@ -377,10 +377,13 @@ class List {
     AddRowAttention();
     // Queries of a block, of heads of 256 and 512 dims.
     for (const auto& [queries, dim] : {std::pair{64U, 256U}, {32U, 256U}, {32U, 512U}}) {
-      Add(Shader::kAttentionHalfCoop, {{"THREADS", gpu::kernels::AttentionHalfCoop::kThreads},
-                                       {"kQueries", queries},
-                                       {"kDim", dim}})
-          .file = "attention_half_coop.cuh";
+      for (const uint32_t units : {0U, 1U}) {
+        Add(Shader::kAttentionHalfCoop, {{"THREADS", gpu::kernels::AttentionHalfCoop::kThreads},
+                                         {"kQueries", queries},
+                                         {"kDim", dim},
+                                         {"kUnits", units}})
+            .file = "attention_half_coop.cuh";
+      }
     }
     Form& stats = Add(Shader::kAttentionStats, {{"THREADS", 64}});
     stats.open = true;

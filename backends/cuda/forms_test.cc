@@ -263,21 +263,26 @@ TEST(CudaForms, AttentionWithinItsMemory) {
 }
 
 TEST(CudaForms, AttentionOnTensorCores) {
+  gpu::kernels::AttentionHalfCoop constants{.threads = 256,
+                                            .heads = 8,
+                                            .kv_heads = 1,
+                                            .group = 8,
+                                            .queries = 64,
+                                            .dim = 256,
+                                            .slots = 4,
+                                            .capacity = 100,
+                                            .window = 512,
+                                            .canvas = 0,
+                                            .scale = 1.0F,
+                                            .units = 0};
   for (const auto& [queries, dim] : {std::pair{64U, 256U}, {32U, 256U}, {32U, 512U}}) {
-    const gpu::PipelineKey key{
-        Shader::kAttentionHalfCoop,
-        gpu::kernels::ConstantsOf(gpu::kernels::AttentionHalfCoop{.threads = 256,
-                                                                  .heads = 8,
-                                                                  .kv_heads = 1,
-                                                                  .group = 8,
-                                                                  .queries = queries,
-                                                                  .dim = dim,
-                                                                  .slots = 4,
-                                                                  .capacity = 100,
-                                                                  .window = 512,
-                                                                  .canvas = 0,
-                                                                  .scale = 1.0F})};
-    EXPECT_TRUE(Exists(key)) << TextOf(key);
+    for (const uint32_t units : {0U, 1U}) {
+      constants.queries = queries;
+      constants.dim = dim;
+      constants.units = units;
+      const gpu::PipelineKey key{Shader::kAttentionHalfCoop, gpu::kernels::ConstantsOf(constants)};
+      EXPECT_TRUE(Exists(key)) << TextOf(key);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "backends/gpu/attention.h"
 #include "backends/gpu/matrix_product.h"
@@ -38,15 +39,10 @@ int64_t QueriesOf(int64_t dim) {
   return static_cast<int64_t>(std::bit_floor(fit));
 }
 
-// Query heads of a workgroup of `queries` queries.
+// Query heads of a workgroup of `queries` queries: the most with which it has whole rows, and whole
+// numbers of workgroups share a key/value head.
 int64_t GroupIn(int64_t queries, const AttentionShape& a) {
-  return std::min(a.HeadsPerKv(), queries);
-}
-
-// Whether such workgroups have whole rows, and whole numbers of them share a key/value head.
-bool DividesEvenly(int64_t queries, const AttentionShape& a) {
-  const int64_t group = GroupIn(queries, a);
-  return queries % group == 0 && a.HeadsPerKv() % group == 0;
+  return std::gcd(a.HeadsPerKv(), queries);
 }
 
 // Workgroups in z, of `group` heads and `queries` queries each.
@@ -55,11 +51,8 @@ uint64_t GroupsOfRows(const AttentionShape& a, int64_t queries, int64_t group) {
 }
 
 bool FitsCoop(const Target& target, const AttentionShape& a) {
-  if (!target.can.matrix_units || !target.can.special_kernels || a.rows < kMinRows ||
-      a.fresh < kMatrix || a.dim % kDimStep != 0 || a.dim > kQueryElements / kMatrix) {
-    return false;
-  }
-  return DividesEvenly(QueriesOf(a.dim), a);
+  return target.can.matrix_units && target.can.special_kernels && a.rows >= kMinRows &&
+         a.fresh >= kMatrix && a.dim % kDimStep == 0 && a.dim <= kQueryElements / kMatrix;
 }
 
 // Where keys and values come from, and which parts are computed.
@@ -98,11 +91,12 @@ int64_t HalfQueriesOf(const Target& target, const AttentionShape& a) {
   }
   const int64_t most = kHalfQueryDims / a.dim, all = a.rows * a.heads;
   const bool is_busy = all / most >= int64_t{target.can.multiprocessors};
-  const int64_t queries = is_busy ? most : std::min(most, kFewHalfQueries);
-  return DividesEvenly(queries, a) ? queries : 0;
+  return is_busy ? most : std::min(most, kFewHalfQueries);
 }
 
-void EmitHalf(PlanBuilder& plan, const AttentionShape& a, int64_t queries) {
+// `units`: keys and values are of HalfHeads().
+void EmitHalf(PlanBuilder& plan, const AttentionShape& a, int64_t queries, bool units,
+              const kernels::AttentionArgs& args) {
   const int64_t group = GroupIn(queries, a);
   DispatchBuilder(plan,
                   kernels::AttentionHalfCoop{.threads = kHalfThreads,
@@ -115,8 +109,9 @@ void EmitHalf(PlanBuilder& plan, const AttentionShape& a, int64_t queries) {
                                              .capacity = a.capacity,
                                              .window = a.window,
                                              .canvas = a.canvas,
-                                             .scale = a.scale},
-                  AttentionArgsOf(plan, plan.ResultIndex()))
+                                             .scale = a.scale,
+                                             .units = units},
+                  args)
       .Emit(1, static_cast<uint64_t>(a.heads / group), GroupsOfRows(a, queries, group));
 }
 
@@ -167,7 +162,7 @@ bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   const AttentionShape a = AttentionShapeOf(plan);
   if (a.type != DType::kF16) return false;
   if (const int64_t queries = HalfQueriesOf(plan.target(), a); queries > 0) {
-    EmitHalf(plan, a, queries);
+    EmitHalf(plan, a, queries, /*units=*/false, AttentionArgsOf(plan, plan.ResultIndex()));
     return true;
   }
   if (a.capacity % kMatrix != 0 || !FitsCoop(plan.target(), a)) return false;
@@ -182,9 +177,12 @@ bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
   const bool has_old = plan.InputIndex(Attention::past) != RL_NO_VALUE;
   const bool narrow = target.can.matrix_units && target.can.special_kernels && a.canvas &&
                       a.rows >= kMinRows && a.dim <= kMaxFreshDim;
-  if (a.type != DType::kF32 || has_old || (!narrow && !FitsCoop(target, a))) return false;
-  const bool halves = narrow && !target.prefers.precise_products && a.rows >= kHalfFreshRows;
-  const uint32_t parts = halves ? 1 : 2;
+  if (a.type != DType::kF32 || has_old) return false;
+  const bool averages = !target.prefers.precise_products && a.rows >= kHalfFreshRows;
+  const bool sees_later = a.canvas || plan.graph().input(plan.op(), Attention::q_end) != nullptr;
+  const int64_t half_queries = averages && sees_later ? HalfQueriesOf(target, a) : 0;
+  if (!narrow && half_queries == 0 && !FitsCoop(target, a)) return false;
+  const uint32_t parts = (narrow && averages) || half_queries > 0 ? 1 : 2;
   const HalfRows keys = HalfHeads(plan, plan.InputIndex(Attention::k_new), parts);
   const HalfRows values = HalfHeads(plan, plan.InputIndex(Attention::v_new), parts);
   if (narrow) {
@@ -195,7 +193,11 @@ bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
     args.v_new = values.rows;
     args.k_state = keys.factors;
     args.v_state = values.factors;
-    EmitCoop(plan, a, {.parts = parts}, args);
+    if (half_queries > 0) {
+      EmitHalf(plan, a, half_queries, /*units=*/true, args);
+    } else {
+      EmitCoop(plan, a, {.parts = parts}, args);
+    }
   }
   GiveBack(plan, keys);
   GiveBack(plan, values);

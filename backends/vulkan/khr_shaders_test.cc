@@ -89,8 +89,11 @@ void AddAttention(std::vector<Shader>& all) {
                                   .capacity = 512,
                                   .window = 0,
                                   .canvas = 0,
-                                  .scale = 1.0F};
+                                  .scale = 1.0F,
+                                  .units = 0};
   Add(all, "HalfAttention", kAttentionHalfCoopPlain, kAttentionHalfCoopSubgroups, half);
+  half.units = 1;
+  Add(all, "HalfAttentionInUnits", kAttentionHalfCoopPlain, kAttentionHalfCoopSubgroups, half);
   half.queries = 32;
   half.dim = 512;
   Add(all, "HalfAttentionOfLongHeads", kAttentionHalfCoopPlain, kAttentionHalfCoopSubgroups, half);

@@ -1,10 +1,11 @@
 // Attention of many rows on tensor cores for keys and values in f16: the same as attention, with
 // each value of a query and each weight of a key rounded to one f16 number, as keys and values are.
-// A block of eight warps takes some queries (rows times heads that share a key/value head) and goes
-// through the keys in tiles with a running softmax. In a tile each warp computes the scores of 16
-// queries and 16 keys, or a part of their dims, and then an eighth of the dims of all results.
-// Queries and results stay in registers, keys and values come through shared memory, and those of
-// the next tile are on their way meanwhile.
+// Keys and values in f32, of rows without old ones, come from to_half. A block of eight warps takes
+// some queries (rows times heads that share a key/value head) and goes through the keys in tiles
+// with a running softmax. In a tile each warp computes the scores of 16 queries and 16 keys, or a
+// part of their dims, and then an eighth of the dims of all results. Queries and results stay in
+// registers, keys and values come through shared memory, and those of the next tile are on their
+// way meanwhile.
 #include "high_low.kernel"
 #include "math.kernel"
 #include "matrices.cuh"
@@ -34,6 +35,8 @@ __shared__ uint4 shared_rows[kMost(2 * kKeys * kPitch, kQueries* kPitch)];
 // Scores, by part of the dims; then the weights of the keys in place of the first part.
 __shared__ __align__(16) float shared_score[kDimParts * kQueries * kScorePitch];
 __shared__ int shared_key_pos[kKeys];
+// The factors of a key and of its value; 0 if they are of another slot.
+__shared__ float2 shared_unit[kUnits != 0 ? kKeys : 1];
 __shared__ float shared_factor[kQueries];  // of the results so far
 __shared__ float shared_scale[kQueries];   // of the scores
 __shared__ int shared_first, shared_end;   // of the fresh keys that some query sees
@@ -60,9 +63,11 @@ struct Own {
   float result[kResultMatrices][kQueryBlocks][4];
   // Of the query that this thread helps; the maximum is in units of ln 2.
   float running_max, running_sum;
+  float result_unit;  // of the results so far, which are divided by it; 1 without kUnits
   uint4 key[kOwn], value[kOwn];
   int slot[kOwn];         // of the key that a vector is from; -1: there is no such key
   int key_slot, key_pos;  // of the key whose position this thread stores
+  float2 unit;            // its factor and that of its value
 };
 
 __forceinline__ uint Lane() { return ME % 32; }
@@ -110,6 +115,7 @@ __forceinline__ void Prepare(OWNED_ ARGS_ uint rows) {
   }
   MINE(running_max) = -kInfinity;
   MINE(running_sum) = 0.0f;
+  MINE(result_unit) = kUnits != 0 ? __uint_as_float(1u << 23) : 1.0f;
   BARRIER();
   const uint first = MINE(dim_part) * kPartMatrices * 2;
   const uint4* row = shared_rows + (MINE(query_block) * 16 + Lane() % 16) * kPitch + Lane() / 16;
@@ -206,6 +212,10 @@ __forceinline__ void LoadTile(OWNED_ ARGS_ const Keys& keys, int tile) {
     const int wanted = at + int(ME), key = min(wanted, end - 1);
     MINE(key_slot) = wanted >= end ? -1 : fresh ? INTS(kv_slot)[key] : keys.slot;
     MINE(key_pos) = fresh ? INTS(kv_pos)[key] : key;
+    if (kUnits != 0) {
+      const Offset from = Offset(key) * kKvHeads + MINE(kv_head);
+      MINE(unit) = make_float2(FLOATS(k_state)[from], FLOATS(v_state)[from]);
+    }
   }
 }
 
@@ -217,7 +227,11 @@ __forceinline__ void StoreTile(OWNED_ int slot) {
     shared_rows[at] = MINE(key)[i];
     shared_rows[kValuesAt + at] = MINE(slot)[i] == slot ? MINE(value)[i] : make_uint4(0, 0, 0, 0);
   }
-  if (ME < kKeys) shared_key_pos[ME] = MINE(key_slot) == slot ? MINE(key_pos) : kNoPos;
+  if (ME >= kKeys) return;
+  shared_key_pos[ME] = MINE(key_slot) == slot ? MINE(key_pos) : kNoPos;
+  if (kUnits != 0) {
+    shared_unit[ME] = MINE(key_slot) == slot ? MINE(unit) : make_float2(0.0f, 0.0f);
+  }
 }
 
 // There are two sums because a product waits for the last one that it is added to.
@@ -259,18 +273,32 @@ __forceinline__ void Softmax(OWNED_ int first, int last) {
   float most = MINE(running_max);
   UNROLL for (uint i = 0; i < kOwnKeys; ++i) {
     const int pos = shared_key_pos[first_key + i];
-    const float x = ScoreOf(index, first_key + i) * scale;
+    float x = ScoreOf(index, first_key + i) * scale;
+    if (kUnits != 0) x *= shared_unit[first_key + i].x;
     score[i] = pos >= first && pos <= last ? x : -kInfinity;
     most = fmaxf(most, score[i]);
   }
   most = MaxOfLanes(most, kHelpers);
   const float base = most == -kInfinity ? 0.0f : most;
+  // Values come in units of their own, and results have the largest unit so far.
+  float unit_now = MINE(result_unit);
+  if (kUnits != 0) {
+    UNROLL for (uint i = 0; i < kOwnKeys; ++i) {
+      unit_now = fmaxf(unit_now, shared_unit[first_key + i].y);
+    }
+    unit_now = MaxOfLanes(unit_now, kHelpers);
+  }
+  const float down = Inverse(unit_now);
   float sum = 0.0f;
   uint weights[kOwnWords];
   UNROLL for (uint i = 0; i < kOwnWords; ++i) {
-    const float2 pair = make_float2(exp2f(score[i * 2] - base) * kLargestWeight,
-                                    exp2f(score[i * 2 + 1] - base) * kLargestWeight);
+    float2 pair = make_float2(exp2f(score[i * 2] - base) * kLargestWeight,
+                              exp2f(score[i * 2 + 1] - base) * kLargestWeight);
     sum += pair.x + pair.y;
+    if (kUnits != 0) {
+      pair.x *= shared_unit[first_key + i * 2].y * down;
+      pair.y *= shared_unit[first_key + i * 2 + 1].y * down;
+    }
     weights[i] = HalfPair(pair);
   }
   const float factor = exp2f(MINE(running_max) - base);
@@ -280,7 +308,10 @@ __forceinline__ void Softmax(OWNED_ int first, int last) {
   UNROLL for (uint i = 0; i < kOwnWords; ++i) {
     ((uint*)shared_score)[index * kScorePitch + first_key / 2 + i] = weights[i];
   }
-  if (ME % kHelpers == 0) shared_factor[index] = factor;
+  if (ME % kHelpers == 0) {
+    shared_factor[index] = kUnits != 0 ? factor * (MINE(result_unit) * down) : factor;
+  }
+  MINE(result_unit) = unit_now;
 }
 
 __forceinline__ void ScaleResults(Own& own_variables) {
@@ -343,7 +374,9 @@ __forceinline__ void AddKeysOf(OWNED_ ARGS_ int slot) {
 __forceinline__ void StoreResults(OWNED_ ARGS_ uint rows) {
   BARRIER();
   const float sum = MINE(running_sum);
-  if (ME % kHelpers == 0) shared_factor[ME / kHelpers] = sum > 0.0f ? 1.0f / sum : 0.0f;
+  if (ME % kHelpers == 0) {
+    shared_factor[ME / kHelpers] = sum > 0.0f ? MINE(result_unit) / sum : 0.0f;
+  }
   BARRIER();
   ScaleResults(own_variables);
   UNROLL for (uint m = 0; m < kQueryBlocks; ++m) {

@@ -1,11 +1,12 @@
 #version 460
 // Attention of many rows on matrix units for keys and values in f16: the same as attention,
 // with each value of a query and each weight of a key rounded to one f16 number, as keys and values
-// are. A workgroup of eight subgroups takes some queries (rows times heads that share a key/value
-// head) and goes through the keys in tiles with a running softmax. In a tile each subgroup computes
-// the scores of 16 queries and 16 keys, or a part of their dims, and then an eighth of the dims of
-// all results. Queries and results stay in registers, keys and values come through shared memory,
-// and those of the next tile are on their way meanwhile.
+// are. Keys and values in f32, of rows without old ones, come from to_half. A workgroup of eight
+// subgroups takes some queries (rows times heads that share a key/value head) and goes through the
+// keys in tiles with a running softmax. In a tile each subgroup computes the scores of 16 queries
+// and 16 keys, or a part of their dims, and then an eighth of the dims of all results. Queries and
+// results stay in registers, keys and values come through shared memory, and those of the next tile
+// are on their way meanwhile.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention_half_coop.args.glsl"
@@ -33,9 +34,14 @@ shared uvec4 shared_rows[kRowVectors > kQueryVectors ? kRowVectors : kQueryVecto
 // Scores in f32, by part of the dims; then the weights of the keys in place of the first part.
 shared uvec4 shared_score[kDimParts * kQueries * kScorePitch];
 shared int shared_key_pos[kKeys];
+// The factors of a key and of its value; 0 if they are of another slot.
+shared vec2 shared_unit[kUnits != 0 ? kKeys : 1];
 
 Factors queries[kPartMatrices];
 uint query_block, key_block, dim_part;  // of this subgroup's scores
+// Of the results so far of the query this invocation helps, which are divided by it; 1 without
+// kUnits.
+float result_unit;
 
 #include "attention_results.glsl"
 
@@ -78,6 +84,7 @@ void Prepare(uint rows) {
   [[unroll]] for (uint i = 0; i < kDimMatrices * kQueryBlocks; ++i) result[i] = Sums(0.0);
   running_max = -kInfinity;
   running_sum = 0.0;
+  result_unit = kUnits != 0 ? uintBitsToFloat(1u << 23) : 1.0;
   barrier();
   const uint at = query_block * kMatrix * kPitch + dim_part * kPartMatrices * (kMatrix / 8);
   [[unroll]] for (uint d = 0; d < kPartMatrices; ++d) {
@@ -161,6 +168,7 @@ int OldTiles(const Keys keys) { return TilesOf(keys.old_end - keys.old); }
 uvec4 own_key[kOwn], own_value[kOwn];
 int own_slot[kOwn];             // of the key that a vector is from; -1: there is no such key
 int own_key_slot, own_key_pos;  // of the key whose position this invocation stores
+vec2 own_unit;                  // its factor and that of its value
 
 // Loads the rows of a tile, and its last row in place of those that are not there.
 void LoadTile(const Keys keys, int tile) {
@@ -190,6 +198,10 @@ void LoadTile(const Keys keys, int tile) {
       own_key_pos = I32(p.kv_pos).v[key];
     }
     if (wanted >= end) own_key_slot = -1;
+    if (kUnits != 0) {
+      const uint from = uint(key) * kKvHeads + kv_head;
+      own_unit = vec2(F32(p.k_state).v[from], F32(p.v_state).v[from]);
+    }
   }
 }
 
@@ -202,6 +214,7 @@ void StoreTile(int slot) {
     shared_rows[kValuesAt + at] = own_slot[i] == slot ? own_value[i] : uvec4(0);
   }
   if (me < kKeys) shared_key_pos[me] = own_key_slot == slot ? own_key_pos : kNoPos;
+  if (kUnits != 0 && me < kKeys) shared_unit[me] = own_key_slot == slot ? own_unit : vec2(0);
 }
 
 // There are two sums because a product waits for the last one that it is added to.
@@ -237,17 +250,31 @@ void Softmax(int first, int last) {
   float most = running_max;
   [[unroll]] for (uint i = 0; i < kOwnKeys; ++i) {
     const int pos = shared_key_pos[first_key + i];
-    const float x = ScoreOf(index, first_key + i) * scale;
+    float x = ScoreOf(index, first_key + i) * scale;
+    if (kUnits != 0) x *= shared_unit[first_key + i].x;
     score[i] = pos >= first && pos <= last ? x : -kInfinity;
     most = max(most, score[i]);
   }
   most = HelpersMax(most);
   const float base = most == -kInfinity ? 0.0 : most;
+  // Values come in units of their own, and results have the largest unit so far.
+  float unit_now = result_unit;
+  if (kUnits != 0) {
+    [[unroll]] for (uint i = 0; i < kOwnKeys; ++i) {
+      unit_now = max(unit_now, shared_unit[first_key + i].y);
+    }
+    unit_now = HelpersMax(unit_now);
+  }
+  const float down = Inverse(unit_now);
   float sum = 0.0;
   uint weights[kOwnWords];
   [[unroll]] for (uint i = 0; i < kOwnWords; ++i) {
-    const vec2 pair = exp2(vec2(score[i * 2], score[i * 2 + 1]) - base) * kLargestWeight;
+    vec2 pair = exp2(vec2(score[i * 2], score[i * 2 + 1]) - base) * kLargestWeight;
     sum += pair.x + pair.y;
+    if (kUnits != 0) {
+      const uint key = first_key + i * 2;
+      pair *= vec2(shared_unit[key].y, shared_unit[key + 1].y) * down;
+    }
     weights[i] = packHalf2x16(pair);
   }
   const float factor = exp2(running_max - base);
@@ -258,7 +285,8 @@ void Softmax(int first, int last) {
     const uint word = first_key / 2 + i;
     shared_score[index * kScorePitch + word / 4][word % 4] = weights[i];
   }
-  StoreFactor(factor);
+  StoreFactor(kUnits != 0 ? factor * (result_unit * down) : factor);
+  result_unit = unit_now;
 }
 
 void AddValues() {
@@ -322,5 +350,5 @@ void main() {
   first_head = GROUP.y * kGroup;
   Prepare(rows);
   for (int slot = NextSlot(-1); slot != kNoSlot; slot = NextSlot(slot)) KeysOf(slot);
-  StoreResults(rows, running_sum > 0.0 ? 1.0 / running_sum : 0.0);
+  StoreResults(rows, running_sum > 0.0 ? result_unit / running_sum : 0.0);
 }
