@@ -109,6 +109,18 @@ Values Joined(Values a, const Values& b) {
   return a;
 }
 
+// Columns that matvec_rows.cuh has in shared memory at a time of rows that are not short: at least
+// those of a row that is normed. Four rows fit the 99 KiB that all devices have.
+uint32_t SliceOf(uint32_t rows) { return rows == 2 ? 12288 : 8192; }
+
+// The layout is that of matvec_rows.cuh.
+uint32_t BytesOfRows(uint32_t rows, uint32_t columns, bool pairs) {
+  constexpr uint32_t kVector = 16, kLanes = 32;
+  const uint32_t runs = columns / 16, scales = pairs ? runs / 2 : runs;
+  const uint32_t sums = kRowThreads / kLanes * 2 * rows * kLanes * 4;
+  return kVector * (rows * (2 * runs + 4) + rows / 2 * scales) + sums;
+}
+
 // Lists the forms of kernels.
 class List {
  public:
@@ -204,9 +216,9 @@ class List {
     }
   }
 
-  // Rows of x that fit shared memory, of as many columns together. Several rows of a workgroup, as
-  // of sequences that are decoded side by side, share the forms for any type; but those of q4_k add
-  // in another order.
+  // Products of one row, and of each of several with an adapter, whose rows have to fit shared
+  // memory together. Others of several rows have forms of their own; types that are not often used
+  // share those for any type. Those of q4_k add in another order.
   void AddMatVecDot(const WeightType& type) {
     constexpr auto kDense = static_cast<uint32_t>(gpu::ExpertLayout::kNoExperts);
     constexpr auto kStacked = static_cast<uint32_t>(gpu::ExpertLayout::kStacked);
@@ -217,18 +229,40 @@ class List {
         // Sums over experts are not gated.
         if (experts == kSideBySide && halves == 2) continue;
         const Values values = Joined({{"kHalves", halves}, {"kExperts", experts}}, type.values);
+        const Values plain = Joined(values, {{"kAdapted", 0}});
+        if (experts == kDense && (type.is_any() || type.is_often_adapted)) {
+          AddMatVecRows(plain, type);
+        }
         const uint32_t most = has_several && experts == kDense ? 4 : 1;
         if (type.is_any()) {
           for (uint32_t own = 1; own <= most; ++own) AddOpenMatVecDot(values, own);
           continue;
         }
-        const Values plain = Joined(values, {{"kAdapted", 0}});
         const bool has_short = type.is_q4_k && halves == 1 && experts == kDense;
         if (has_short) AddMatVecDotOf(plain, 1, 1, kShortColumns);
-        AddMatVecDot(plain, most, experts != kSideBySide);
+        AddMatVecDot(plain, 1, experts != kSideBySide);
         if (experts == kDense && type.is_often_adapted) {
           AddMatVecDot(Joined(values, {{"kAdapted", 1}}), most, /*has_norms=*/true);
         }
+      }
+    }
+  }
+
+  // Several rows on tensor cores: as many columns as shared memory has room for, of short rows all.
+  void AddMatVecRows(const Values& values, const WeightType& type) {
+    for (const uint32_t own : kMatrixRows) {
+      for (const bool is_short : {true, false}) {
+        const uint32_t columns = is_short ? kShortColumns : SliceOf(own);
+        const uint32_t turns = is_short ? 1 : kMostTurns;
+        Form& form =
+            Add(Shader::kMatVecDot, Joined({{"THREADS", kRowThreads}, {"kOwnRows", own}}, values));
+        form.file = "matvec_rows.cuh";
+        form.chosen =
+            ConstantsOf(Shader::kMatVecDot, {{"kMaxColumns", columns}, {"kTurns", turns}});
+        form.shared_bytes = BytesOfRows(own, columns, type.is_q4_k);
+        form.open = type.is_any();
+        if (is_short) Limit(form, {"kMaxColumns"}, columns);
+        Limit(form, {"kTurns"}, turns);
       }
     }
   }
@@ -479,6 +513,11 @@ bool HasWarpgroupFormsFor(DType type) {
 }
 
 bool HasFormsFor(DType type) { return gpu::IsMatrixType(type) && (!kFewForms || IsUsual(type)); }
+
+uint32_t BytesOfMatrixRows(uint32_t rows) {
+  constexpr uint32_t kSquares = 8 * 128;  // sums of squares, beside what a launch gives
+  return BytesOfRows(rows, SliceOf(rows), /*pairs=*/false) + kSquares;
+}
 
 const std::vector<Form>& AllForms() {
   static const List kList;

@@ -7,6 +7,7 @@
 
 #include <rullama/sdk/dtype.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -47,6 +48,11 @@ bool HasFormsFor(DType type);
 // Whether there are forms for products by warpgroups with weights of this type: those of usual
 // models.
 bool HasWarpgroupFormsFor(DType type);
+
+// The rows of x of a block of matvec_rows.cuh, ascending, and the bytes of shared memory that those
+// take at most.
+inline constexpr std::array<uint32_t, 3> kMatrixRows = {2, 4, 8};
+uint32_t BytesOfMatrixRows(uint32_t rows);
 
 // All of them, the best ones of a kernel first. The build compiles them in this order.
 const std::vector<Form>& AllForms();

@@ -29,6 +29,7 @@ gpu::Target TargetOfH200(const DriverOptions& options) {
   facts.has_warpgroups = true;
   facts.multiprocessors = 132;
   facts.shared_memory = 49152;
+  facts.most_shared_memory = 232448;
   return TargetFor(facts, options);
 }
 
@@ -164,6 +165,34 @@ TEST(CudaForms, ProductsOfAllTypesAndShapes) {
         }
       }
       if (!IsBlockType(type)) ExpectProducts(options, type, 7, 35, false, found);
+    }
+  }
+}
+
+// Rows of a step of several slots or of a draft, with and without an adapter.
+TEST(CudaForms, ProductsOfAFewRowsSideBySide) {
+  const gpu::Target target = TargetOfH200({});
+  for (const DType type : MatrixTypes()) {
+    if (!IsBlockType(type)) continue;
+    for (const int64_t k : {128, 256, 1536, 12288}) {
+      const std::vector<int64_t> dims{2048, k};
+      for (const bool gated : {false, true}) {
+        for (const bool adapted : {false, true}) {
+          for (const int64_t rows : {2, 3, 4, 8, 16}) {
+            const gpu::ProductShape shape{.mode = ProductMode::kDense,
+                                          .weight = gpu::ShapeOf(type, dims),
+                                          .n = 2048,
+                                          .used = 1,
+                                          .gated = gated,
+                                          .adapted = adapted};
+            const gpu::ProductStep step{.rows = rows, .decisive = 1, .experts = {}};
+            const KeyOf key_of{shape, gated ? 1U : 0U, 1, adapted};
+            const gpu::PipelineKey key =
+                std::visit(key_of, gpu::ChooseProduct(shape, step, target));
+            EXPECT_TRUE(Exists(key)) << TextOf(key);
+          }
+        }
+      }
     }
   }
 }

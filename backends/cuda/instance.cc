@@ -43,6 +43,8 @@ Facts FactsOf(const Api& api, CUdevice device, std::string driver) {
   facts.max_allocation = facts.memory;
   facts.multiprocessors = Get(api, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   facts.shared_memory = Get(api, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  facts.most_shared_memory =
+      Get(api, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   facts.integrated = Get(api, device, CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0;
   return facts;
 }

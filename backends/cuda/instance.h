@@ -22,8 +22,9 @@ struct Facts {
   uint64_t memory = 0;          // bytes
   uint64_t max_allocation = 0;  // bytes
   uint32_t multiprocessors = 0;
-  uint32_t shared_memory = 0;  // bytes of a block that a kernel may declare
-  bool integrated = false;     // shares the host's memory
+  uint32_t shared_memory = 0;       // bytes of a block that a kernel may declare
+  uint32_t most_shared_memory = 0;  // and that a launch may give it
+  bool integrated = false;          // shares the host's memory
 };
 
 struct PhysicalDevice {

@@ -13,6 +13,15 @@ constexpr uint32_t kWideThreads = 1024;
 // Blocks of products of one row: one, so that the next kernel finds room and asks for its weights.
 constexpr uint32_t kRowGroupsOfMultiprocessor = 1;
 
+// Rows of matvec_rows.cuh that fit the shared memory of a block.
+uint32_t RowsOnMatrices(const Facts& facts) {
+  uint32_t most = 0;
+  for (const uint32_t rows : kMatrixRows) {
+    if (BytesOfMatrixRows(rows) <= facts.most_shared_memory) most = rows;
+  }
+  return most;
+}
+
 }  // namespace
 
 gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
@@ -33,6 +42,7 @@ gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
                 .multiplies_by_warpgroups =
                     facts.has_warpgroups && options.tensor_cores ? HasWarpgroupFormsFor : nullptr,
                 .integer_dot = options.integer_dot,
+                .integer_matrix_rows = options.integer_dot ? RowsOnMatrices(facts) : 0,
                 .half_norms = options.tensor_cores,
                 .special_kernels = false,
                 .norms_by_bytes = true,

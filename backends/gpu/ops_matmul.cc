@@ -386,7 +386,8 @@ ProductShape ShapeOf(const Product& product) {
           .n = product.n,
           .used = product.used,
           .gated = product.up != 0,
-          .gates = product.up_is_given};
+          .gates = product.up_is_given,
+          .adapted = product.adapter != nullptr};
 }
 
 kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,

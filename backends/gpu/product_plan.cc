@@ -23,10 +23,15 @@ uint64_t StagedRows(const Target& target, uint64_t columns) {
   return target.can.shared_bytes < kOtherBytes ? 0 : (target.can.shared_bytes - kOtherBytes) / row;
 }
 
-// Rows of x of a workgroup: several share the decoded weights, but each takes registers.
+// Rows of x of a workgroup: several share the decoded weights, but each takes registers. On matrix
+// units they are a power of two, and four lanes at least share a row of weights (LanesFor).
 uint64_t OwnRows(const Target& target, const ProductShape& shape, uint64_t rows) {
-  constexpr uint64_t kMaxOwnRows = 4;
+  constexpr uint64_t kMaxOwnRows = 4, kLeastColumns = 8 * kProductChunk;
   if (!shape.dense()) return 1;  // each row has experts of its own
+  const uint64_t matrix_rows = target.can.integer_matrix_rows;
+  if (matrix_rows > 0 && !shape.adapted) {
+    return shape.staged_columns() < kLeastColumns ? 1 : std::min(std::bit_ceil(rows), matrix_rows);
+  }
   return std::clamp<uint64_t>(std::min(rows, StagedRows(target, shape.staged_columns())), 1,
                               kMaxOwnRows);
 }

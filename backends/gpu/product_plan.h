@@ -30,10 +30,11 @@ inline constexpr uint64_t kMostNarrowColumns = 16384;
 struct ProductShape {
   ProductMode mode = ProductMode::kDense;
   WeightShape weight;
-  int64_t n = 0;       // results of a row; of a gated product those of each half
-  int64_t used = 1;    // experts used by a row
-  bool gated = false;  // gelu(x gate^T) * (x up^T), of two weights of this shape
-  bool gates = false;  // gelu(x weight^T) * up, which is computed already
+  int64_t n = 0;         // results of a row; of a gated product those of each half
+  int64_t used = 1;      // experts used by a row
+  bool gated = false;    // gelu(x gate^T) * (x up^T), of two weights of this shape
+  bool gates = false;    // gelu(x weight^T) * up, which is computed already
+  bool adapted = false;  // and what a low-rank adapter adds
 
   [[nodiscard]] uint64_t results() const { return static_cast<uint64_t>(n) * (gated ? 2 : 1); }
   [[nodiscard]] bool dense() const { return mode == ProductMode::kDense; }

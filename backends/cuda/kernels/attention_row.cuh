@@ -222,28 +222,54 @@ __forceinline__ bool Sees(ARGS_ const Keys& keys, int at) {
   return IsOther(ARGS keys, other) && Reaches(ARGS keys, INTS(kv_pos)[other]);
 }
 
+// So many fresh rows are looked at by the lanes of a subgroup together.
+constexpr int kRowsOfLanes = SUBGROUP_SIZE;
+__forceinline__ uint LanesWith(bool condition) { return __ballot_sync(0xFFFFFFFFu, condition); }
+__forceinline__ bool IsOfSlot(ARGS_ const Keys& keys, int row) {
+  return row < int(FreshRows(push)) && INTS(kv_slot)[row] == keys.slot;
+}
+
 // The first fresh row of the slot, and whether there is another.
 __forceinline__ void FindFreshRow(ARGS_ Keys& keys) {
   int found = -1;
   keys.has_more = false;
-  for (int row = int(FreshRows(push)) - 1; row >= 0; --row) {
-    if (INTS(kv_slot)[row] != keys.slot) continue;
-    keys.has_more = found >= 0;
-    found = row;
+  if (int(FreshRows(push)) <= kRowsOfLanes) {
+    const uint rows = LanesWith(IsOfSlot(ARGS keys, int(SUBGROUP_LANE)));
+    found = __ffs(int(rows)) - 1;
+    keys.has_more = (rows & (rows - 1)) != 0;
+  } else {
+    ROLLED for (int row = int(FreshRows(push)) - 1; row >= 0; --row) {
+      if (INTS(kv_slot)[row] != keys.slot) continue;
+      keys.has_more = found >= 0;
+      found = row;
+    }
   }
   keys.fresh_row = max(found, 0);
   keys.sees_fresh = found >= 0;
 }
 
+// OwnRow() by lanes.
+__forceinline__ int OwnRowOfLanes(ARGS_ const Keys& keys) {
+  const int lane = int(SUBGROUP_LANE), before = keys.pos - keys.stored;
+  const bool of_slot = IsOfSlot(ARGS keys, lane);
+  const int pos = of_slot ? INTS(kv_pos)[lane] : 0;
+  const int own = 31 - __clz(int(LanesWith(of_slot && pos == keys.pos)));
+  if (own < before) return -1;
+  const uint follow = LanesWith(of_slot && pos == keys.pos - (own - lane));
+  const uint wanted = ((1u << before) - 1u) << (own - before);
+  return (follow & wanted) == wanted ? own : -1;
+}
+
 // The fresh row of the slot at position `pos`, if those before it are the rows before; or -1.
 __forceinline__ int OwnRow(ARGS_ const Keys& keys) {
   const int rows = int(FreshRows(push)), before = keys.pos - keys.stored;
+  if (rows <= kRowsOfLanes) return OwnRowOfLanes(ARGS keys);
   int own = -1;
-  for (int row = 0; row < rows; ++row) {
+  ROLLED for (int row = 0; row < rows; ++row) {
     if (INTS(kv_slot)[row] == keys.slot && INTS(kv_pos)[row] == keys.pos) own = row;
   }
   if (own < before) return -1;
-  for (int i = 1; i <= before; ++i) {
+  ROLLED for (int i = 1; i <= before; ++i) {
     if (INTS(kv_slot)[own - i] != keys.slot || INTS(kv_pos)[own - i] != keys.pos - i) return -1;
   }
   return own;
@@ -257,6 +283,11 @@ __forceinline__ void JoinFreshRows(ARGS_ Keys& keys) {
   keys.fresh_row = own;
   keys.past = keys.pos;
   keys.has_more = false;
+}
+
+// The first key that a row at `pos` sees and that the cache has.
+__forceinline__ int FirstSeen(ARGS_ int pos, int past) {
+  return min(max(FirstOld(ARGS pos, past), max(past - int(kCapacity), 0)), past);
 }
 
 __forceinline__ Keys FindKeys(const Push& push) {
@@ -280,9 +311,7 @@ __forceinline__ Keys FindKeys(const Push& push) {
     FindFreshRow(ARGS keys);
     if (valid) JoinFreshRows(ARGS keys);
   }
-  keys.first = FirstOld(ARGS keys.pos, keys.past);
-  keys.first = max(keys.first, max(keys.past - int(kCapacity), 0));
-  keys.first = min(keys.first, keys.past);
+  keys.first = FirstSeen(ARGS keys.pos, keys.past);
   const int fresh_pos = kOneRow != 0 ? first_pos : INTS(kv_pos)[keys.fresh_row];
   keys.sees_fresh = valid && keys.sees_fresh && Reaches(ARGS keys, fresh_pos);
   keys.has_more = valid && keys.has_more;
@@ -532,6 +561,19 @@ __forceinline__ void Finish(OWNED_ ARGS_ uint part, uint parts_in_all, uint part
 
 __forceinline__ uint PartsOf(uint tiles) { return tiles > kFewTiles ? min(WORKGROUPS, tiles) : 1; }
 
+__forceinline__ uint PartsBefore(ARGS_ int pos, int past) {
+  return PartsOf(uint(past - FirstSeen(ARGS pos, past)) / kKeys + 1);
+}
+
+// Whether this part of a row has no tile, whichever keys FindKeys() finds: most parts of the
+// longest cache have none, and of several rows they are many.
+__forceinline__ bool HasNoTile(const Push& push) {
+  const int slot = __ldcg(INTS(q_slot) + QueryRow()), pos = __ldcg(INTS(q_pos) + QueryRow());
+  const bool valid = slot >= 0 && slot < int(kSlots);
+  const int past = valid ? __ldcg(INTS(past) + slot) : 0;
+  return WORKGROUP >= max(PartsBefore(ARGS pos, past), PartsBefore(ARGS pos, max(pos, past)));
+}
+
 // Asks for the cached rows of the first tile, before the wait. What says which ones they are was
 // mostly written by the host; where a kernel of the step is yet to write it, some rows of the cache
 // are asked for in vain. It is read past the first cache, which is not told of changes.
@@ -557,7 +599,17 @@ __forceinline__ void PrefetchTile(const Push& push) {
   }
 }
 
+// Of heads of usual lengths a multiprocessor runs two blocks.
+#ifndef OPEN
+#undef LEAST_BLOCKS
+#define LEAST_BLOCKS 2
+#endif
 EARLY_KERNEL(attention_row) {
+  const bool waits_first = kOneRow == 0 && HasNoTile(push);
+  if (waits_first) {
+    WAIT_FOR_INPUTS();
+    if (HasNoTile(push)) return;
+  }
   // The host wrote the records before the step.
   const uint words = sizeof(shared_heads) / 4;
   ROLLED for (uint i = ME; i < words; i += THREADS) {
@@ -575,7 +627,7 @@ EARLY_KERNEL(attention_row) {
     PrefetchTile(push);
     FindTurns(early, nullptr);
   }
-  WAIT_FOR_INPUTS();
+  if (!waits_first) WAIT_FOR_INPUTS();
   if (kOneRow == 0 && QueryRow() >= ROWS_OF(rows)) return;
   NEW_OWN;
   // All that is read first is on its way at the same time.

@@ -1,9 +1,9 @@
 // The product of one row, or of each of several, with a matrix of weights in blocks, by dot
 // products of four bytes. Each workgroup brings up to kOwnRows rows of x, from row
 // WORKGROUP_Y * kOwnRows on, into shared memory as integers of 16 bits, those of a run of 16 with
-// one scale: high and low bytes apart, because a dot product takes bytes. A few lanes share a row
-// of weights, and decode it once for all rows of the workgroup. Accumulates in f32, each row in the
-// same order whatever kOwnRows is.
+// one scale (row_bytes.cuh). A few lanes share a row of weights, and decode it once for all rows of
+// the workgroup. Accumulates in f32, each row in the same order whatever kOwnRows is. Several rows
+// without adapters and experts have a kernel of their own (matvec_rows.cuh).
 //
 // With a mixture of experts the rows of weights are those of the experts chosen for the row, one
 // expert after another; or, for the sum of what experts make of a part of the row each, side by
@@ -20,21 +20,17 @@
 #define STUCK() ((volatile Step*)push.step)->failed_op = kStuckStep
 #define IS_STUCK() (((volatile Step*)push.step)->failed_op == kStuckStep)
 #include "adapter.kernel"
+#include "row_bytes.cuh"
 #include "small_numbers.cuh"
 #include "weights.kernel"
 
-// Two chunks of q4_k that follow each other have their scales together: a lane takes both. Forms
-// for any type do without.
-//
 // Chunks of a row of weights that a lane has under way at a time: as many as there are registers
 // for. Of a short row a lane has one pair, mostly: then fewer registers do, and the blocks of two
 // kernels share a multiprocessor.
 #ifdef OPEN
-#define kPairs false
 #define kIsShort false
 #define kUnderWay 2
 #else
-#define kPairs (kType == kQ4_K)
 #define kIsShort (kMaxColumns <= 2048)
 #define kUnderWay (kIsShort ? 2 : !kPairs ? 4 : kHalves == 1 ? 8 : 4)
 #endif
@@ -58,8 +54,6 @@ OWN_VARIABLES
 // For each row of the workgroup the high ones of all runs, then the low ones.
 __shared__ uint4 shared_bytes[kOwnRows * 2 * kRuns];
 __shared__ float2 shared_scale[kOwnRows * kRuns];  // and the sum of the run
-// The sum of the squares of each row, by warp: of the row as it comes, then of what it becomes.
-__shared__ float4 shared_squares[2 * kOwnRows * SUBGROUP_COUNT / 4];
 // Quads of a row without norms that a thread has under way.
 #define kQuadsUnderWay 3
 
@@ -69,107 +63,15 @@ __forceinline__ int AddDot(uint a, uint b, int sum) {
   return sum;
 }
 
-// A plan of one row looks up no number of rows.
-__forceinline__ uint FirstOwnRow() { return kOneRow != 0 ? 0 : WORKGROUP_Y * kOwnRows; }
-
-// The place of a run of a chunk: those of eight lanes after each other, which then read different
-// banks.
-__forceinline__ uint PlaceOf(uint chunk, uint run) {
-  if (kPairs) return (chunk >> 4) * 32 + run * 16 + (chunk & 1) * 8 + ((chunk & 15) >> 1);
-  return (chunk >> 3) * 16 + run * 8 + (chunk & 7);
-}
-
-// The same of the run that has element 16 * i: ChunkAt the other way.
-__forceinline__ uint PlaceOfRun(uint i) {
-  if (kType == kQ4_K || kType == kQ5_K) {
-    return PlaceOf((i >> 4) * 8 + ((i >> 2) & 3) * 2 + (i & 1), (i >> 1) & 1);
-  }
-  if (kType == kQ6_K) return PlaceOf((i >> 3) * 4 + (i & 3), (i >> 2) & 1);
-  return PlaceOf(i >> 1, i & 1);
-}
-
-// Byte 0 or 1 of four integers.
-__forceinline__ uint Bytes(int4 x, uint byte) {
-  const uint of_two = 0x0040 + byte * 0x11;
-  return __byte_perm(__byte_perm(x.x, x.y, of_two), __byte_perm(x.z, x.w, of_two), 0x5410);
-}
-
-// x * factor to the nearest integer, plus kSmallBits.
-__forceinline__ int RoundedBits(float x, float factor) {
-  return as_int(fma(x, factor, kSmallBase));
-}
-
-__forceinline__ float Reciprocal(float x) {
-  float y;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__forceinline__ float InverseRoot(float x) {
-  float y;
-  asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // Quad `quad` of row `own` of the workgroup. Four threads, which follow each other, have a run, and
 // eight those that have a scale together.
 __forceinline__ void StageQuad(ARGS_ uint own, uint quad, float4 x) {
-  const float4 a = fabs(x);
-  // max() may drop what is not a number: it becomes an infinite scale, and so a result that is
-  // none.
-  const bool is_number = !IsNan(a.x + a.y + a.z + a.w);
-  float most = is_number ? fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)) : kInfinity;
-  most = fmaxf(most, ShuffleXor(most, 1));
-  most = fmaxf(most, ShuffleXor(most, 2));
-  if (kPairs) most = fmaxf(most, ShuffleXor(most, 4));
-  // 127 * 256: no high byte is beyond a signed one. What is too small for a reciprocal is 0.
-  const float reciprocal = most > 1e-33f ? 32512.0f * Reciprocal(most) : 0.0f;
-  const int4 q = make_int4(RoundedBits(x.x, reciprocal), RoundedBits(x.y, reciprocal),
-                           RoundedBits(x.z, reciprocal), RoundedBits(x.w, reciprocal));
-  // Four times kSmallBits are more than an int has.
-  int sum = int(uint(q.x) + uint(q.y) + uint(q.z) + uint(q.w) - 4u * kSmallBits);
-  sum += ShuffleXor(sum, 1);
-  sum += ShuffleXor(sum, 2);
-  if (kPairs) sum += ShuffleXor(sum, 4);
+  const QuadBytes bytes = BytesOf(x);
   if (quad >= push.k / 4) return;
   const uint place = PlaceOfRun(quad / 4), part = quad & 3;
-  const int4 high = make_int4(q.x + 128, q.y + 128, q.z + 128, q.w + 128);
-  ((uint*)(shared_bytes + own * 2 * kRuns + place))[part] = Bytes(high, 1);
-  ((uint*)(shared_bytes + own * 2 * kRuns + kRuns + place))[part] = Bytes(q, 0);
-  const float scale = most * (1.0f / 32512.0f);
-  const bool has_scale = part == 0 && (!kPairs || (quad & 4) == 0);
-  if (has_scale) shared_scale[own * kRuns + place] = make_float2(scale, scale * SmallToFloat(sum));
-}
-
-__forceinline__ float4 QuadOf(ARGS_ const float4* row, uint quad) {
-  return quad < push.k / 4 ? row[quad] : BROADCAST(0.0f);
-}
-
-__forceinline__ float SquaresOf(const float4* row) {
-  float squares = 0.0f;
-  UNROLL for (uint t = 0; t < kTurns; ++t) squares += dot(row[t], row[t]);
-  return squares;
-}
-
-// Leaves the sum of this warp's squares of a row at `at`.
-__forceinline__ void NoteSquares(uint at, const float4* row) {
-  const float squares = SumOfLanes(SquaresOf(row), SUBGROUP_SIZE);
-  if (SUBGROUP_LANE == 0) ((float*)shared_squares)[at * SUBGROUP_COUNT + SUBGROUP_INDEX] = squares;
-}
-// The sum that all warps have left there.
-__forceinline__ float SquaresOfRow(uint at) {
-  float4 sum = BROADCAST(0.0f);
-  UNROLL for (uint i = 0; i < SUBGROUP_COUNT / 4; ++i) {
-    sum += shared_squares[at * SUBGROUP_COUNT / 4 + i];
-  }
-  return (sum.x + sum.y) + (sum.z + sum.w);
-}
-
-// This thread's quads of a row; `otherwise` where there is none.
-__forceinline__ void LoadQuads(ARGS_ float4* quads, Memory row, float otherwise) {
-  UNROLL for (uint t = 0; t < kTurns; ++t) {
-    const uint quad = t * THREADS + ME;
-    quads[t] = row != nullptr && quad < push.k / 4 ? FLOAT4S_AT(row)[quad] : BROADCAST(otherwise);
-  }
+  ((uint*)(shared_bytes + own * 2 * kRuns + place))[part] = bytes.high;
+  ((uint*)(shared_bytes + own * 2 * kRuns + kRuns + place))[part] = bytes.low;
+  if (HasScale(quad)) shared_scale[own * kRuns + place] = bytes.scale;
 }
 
 // (residual + x * factor * weight) * scale in place of x, which one block leaves for others.
@@ -272,12 +174,6 @@ __forceinline__ void RunOfA(ARGS_ uint overlap) {
   }
 }
 
-// The factor of the last norm, after all of the row has been staged.
-__forceinline__ float FactorOf(ARGS_ const Prologue* first, uint own) {
-  if (first == nullptr || first->norm_eps < 0.0f) return 1.0f;
-  return InverseRoot(SquaresOfRow(own + kOwnRows) / float(push.k) + first->norm_eps);
-}
-
 // A row without norms, some quads at a time.
 __forceinline__ void StageRow(ARGS_ uint own) {
   const uint turn = kQuadsUnderWay * THREADS, quads = push.k / 4;
@@ -296,17 +192,6 @@ __forceinline__ void StageRow(ARGS_ uint own) {
     }
   }
 }
-
-// PrefetchAll by the lanes of a subgroup.
-__forceinline__ void PrefetchByLanes(const void* from, uint bytes) {
-  constexpr uint kLine = 128;
-  if (from == nullptr) return;
-  for (uint at = SUBGROUP_LANE * kLine; at < bytes; at += SUBGROUP_SIZE * kLine) {
-    Prefetch((const uchar*)from + at);
-  }
-}
-
-__forceinline__ uint Chunks(const Push& push) { return push.k / 32; }
 
 __forceinline__ uint ExpertOf(OWNED_ uint place) {
   return __shfl_sync(0xFFFFFFFFu, MINE(expert), place);
