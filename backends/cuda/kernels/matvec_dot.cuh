@@ -54,8 +54,8 @@ OWN_VARIABLES
 // For each row of the workgroup the high ones of all runs, then the low ones.
 __shared__ uint4 shared_bytes[kOwnRows * 2 * kRuns];
 __shared__ float2 shared_scale[kOwnRows * kRuns];  // and the sum of the run
-// Quads of a row without norms that a thread has under way.
-#define kQuadsUnderWay 3
+// Quads of a row without norms that a thread has under way, and makes bytes of at the same time.
+#define kQuadsUnderWay (kIsShort ? 1 : 3)
 
 // sum + the dot product of four signed bytes and four unsigned ones.
 __forceinline__ int AddDot(uint a, uint b, int sum) {
@@ -63,10 +63,8 @@ __forceinline__ int AddDot(uint a, uint b, int sum) {
   return sum;
 }
 
-// Quad `quad` of row `own` of the workgroup. Four threads, which follow each other, have a run, and
-// eight those that have a scale together.
-__forceinline__ void StageQuad(ARGS_ uint own, uint quad, float4 x) {
-  const QuadBytes bytes = BytesOf(x);
+// Bytes of quad `quad` of row `own` of the workgroup, if there is such a quad.
+__forceinline__ void StoreQuad(ARGS_ uint own, uint quad, const QuadBytes& bytes) {
   if (quad >= push.k / 4) return;
   const uint place = PlaceOfRun(quad / 4), part = quad & 3;
   ((uint*)(shared_bytes + own * 2 * kRuns + place))[part] = bytes.high;
@@ -109,10 +107,10 @@ __forceinline__ void StageNormedRow(ARGS_ const Prologue& first, uint own) {
   float4 x[kTurns], norm_weight[kTurns];
   LoadNormedRow(ARGS first, own, x, norm_weight);
   NoteSquares(own + kOwnRows, x);
+  QuadBytes bytes[kTurns];
+  UNROLL for (uint t = 0; t < kTurns; ++t) bytes[t] = BytesOf(x[t] * norm_weight[t]);
   UNROLL for (uint t = 0; t < kTurns; ++t) {
-    if (t * THREADS < push.k / 4) {
-      StageQuad(ARGS own, t * THREADS + ME, x[t] * norm_weight[t]);
-    }
+    if (t * THREADS < push.k / 4) StoreQuad(ARGS own, t * THREADS + ME, bytes[t]);
   }
 }
 
@@ -187,8 +185,10 @@ __forceinline__ void StageRow(ARGS_ uint own) {
     UNROLL for (uint t = 0; t < kQuadsUnderWay; ++t) {
       next[t] = QuadOf(ARGS x, first + turn + t * THREADS + ME);
     }
+    QuadBytes bytes[kQuadsUnderWay];
+    UNROLL for (uint t = 0; t < kQuadsUnderWay; ++t) bytes[t] = BytesOf(row[t]);
     UNROLL for (uint t = 0; t < kQuadsUnderWay; ++t) {
-      if (first + t * THREADS < quads) StageQuad(ARGS own, first + t * THREADS + ME, row[t]);
+      if (first + t * THREADS < quads) StoreQuad(ARGS own, first + t * THREADS + ME, bytes[t]);
     }
   }
 }
