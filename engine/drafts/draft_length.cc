@@ -57,7 +57,7 @@ double DraftCosts::StepSeconds(int64_t rows) const {
 }
 
 DraftCosts UsualCosts() {
-  constexpr double kRow = 1.0 / 2;
+  constexpr double kRow = 0.35;
   constexpr double kToken = 1.0 / 16;
   constexpr int kCounted = 2;  // measurements that a mean needs
   DraftCosts costs;
