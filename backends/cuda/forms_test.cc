@@ -23,13 +23,13 @@ using gpu::Shader;
 
 bool Exists(const gpu::PipelineKey& key) { return FindForm(key) < AllForms().size(); }
 
-gpu::Target TargetOfH200(const DriverOptions& options) {
+gpu::Target TargetOfH200(const DriverOptions& options, uint32_t most_shared_memory = 232448) {
   Facts facts;
   facts.capability = 90;
   facts.has_warpgroups = true;
   facts.multiprocessors = 132;
   facts.shared_memory = 49152;
-  facts.most_shared_memory = 232448;
+  facts.most_shared_memory = most_shared_memory;
   return TargetFor(facts, options);
 }
 
@@ -152,6 +152,23 @@ void ExpectProducts(const DriverOptions& options, DType type, int64_t n, int64_t
   }
 }
 
+void ExpectRowsSideBySide(const gpu::Target& target, DType type, int64_t k, bool gated,
+                          bool adapted) {
+  const std::vector<int64_t> dims{2048, k};
+  for (const int64_t rows : {2, 3, 4, 8, 16}) {
+    const gpu::ProductShape shape{.mode = ProductMode::kDense,
+                                  .weight = gpu::ShapeOf(type, dims),
+                                  .n = 2048,
+                                  .used = 1,
+                                  .gated = gated,
+                                  .adapted = adapted};
+    const gpu::ProductStep step{.rows = rows, .decisive = 1, .experts = {}};
+    const KeyOf key_of{shape, gated ? 1U : 0U, 1, adapted};
+    const gpu::PipelineKey key = std::visit(key_of, gpu::ChooseProduct(shape, step, target));
+    EXPECT_TRUE(Exists(key)) << TextOf(key);
+  }
+}
+
 TEST(CudaForms, ProductsOfAllTypesAndShapes) {
   EXPECT_GE(MatrixTypes().size(), 6U);
   constexpr DriverOptions kPlain{.tensor_cores = false, .integer_dot = false};
@@ -171,30 +188,22 @@ TEST(CudaForms, ProductsOfAllTypesAndShapes) {
 
 // Rows of a step of several slots or of a draft, with and without an adapter.
 TEST(CudaForms, ProductsOfAFewRowsSideBySide) {
-  const gpu::Target target = TargetOfH200({});
-  for (const DType type : MatrixTypes()) {
-    if (!IsBlockType(type)) continue;
-    for (const int64_t k : {128, 256, 1536, 12288}) {
-      const std::vector<int64_t> dims{2048, k};
-      for (const bool gated : {false, true}) {
-        for (const bool adapted : {false, true}) {
-          for (const int64_t rows : {2, 3, 4, 8, 16}) {
-            const gpu::ProductShape shape{.mode = ProductMode::kDense,
-                                          .weight = gpu::ShapeOf(type, dims),
-                                          .n = 2048,
-                                          .used = 1,
-                                          .gated = gated,
-                                          .adapted = adapted};
-            const gpu::ProductStep step{.rows = rows, .decisive = 1, .experts = {}};
-            const KeyOf key_of{shape, gated ? 1U : 0U, 1, adapted};
-            const gpu::PipelineKey key =
-                std::visit(key_of, gpu::ChooseProduct(shape, step, target));
-            EXPECT_TRUE(Exists(key)) << TextOf(key);
+  std::set<uint32_t> matrix_rows;
+  for (const uint32_t most_shared_memory : {49152U, 101376U, 232448U}) {
+    const gpu::Target target = TargetOfH200({}, most_shared_memory);
+    matrix_rows.insert(target.can.integer_matrix_rows);
+    for (const DType type : MatrixTypes()) {
+      if (!IsBlockType(type)) continue;
+      for (const int64_t k : {128, 256, 1536, 12288}) {
+        for (const bool gated : {false, true}) {
+          for (const bool adapted : {false, true}) {
+            ExpectRowsSideBySide(target, type, k, gated, adapted);
           }
         }
       }
     }
   }
+  EXPECT_EQ(matrix_rows, (std::set<uint32_t>{1, 4, 8}));
 }
 
 // Products of one row of x with short rows of Q4_K have a form of their own, which is looked for

@@ -13,9 +13,9 @@ constexpr uint32_t kWideThreads = 1024;
 // Blocks of products of one row: one, so that the next kernel finds room and asks for its weights.
 constexpr uint32_t kRowGroupsOfMultiprocessor = 1;
 
-// Rows of matvec_rows.cuh that fit the shared memory of a block.
+// Rows of matvec_rows.cuh that fit the shared memory of a block; 1 if no two do.
 uint32_t RowsOnMatrices(const Facts& facts) {
-  uint32_t most = 0;
+  uint32_t most = 1;
   for (const uint32_t rows : kMatrixRows) {
     if (BytesOfMatrixRows(rows) <= facts.most_shared_memory) most = rows;
   }

@@ -33,6 +33,9 @@ Target TargetOf(const std::string& device) {
   if (device == "gpu") return target;
   if (device == "bytes") {
     target.can.integer_dot = true;
+  } else if (device == "matrices") {  // of several rows, in integers
+    target.can.integer_dot = true;
+    target.can.integer_matrix_rows = 8;
   } else if (device == "units") {
     target.can.matrix_units = target.can.integer_dot = true;
   } else if (device == "hopper") {  // warpgroups multiply with most types
