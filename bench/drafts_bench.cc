@@ -2,7 +2,7 @@
 //
 //   drafts_bench MODEL BACKEND DRAFTER [TOKENS [ROUNDS [ACCEPTANCES [KEY=VALUE...]]]]
 //
-// First the medians of steps that check 1 to 8 rows of one sequence, and of drafts of 1 to 8
+// First the medians of steps that check 1 to 16 rows of one sequence, and of drafts of 1 to 8
 // tokens. Then, in ROUNDS turns, prompts of 512 tokens and greedy answers of TOKENS tokens by an
 // engine without a drafter, and by one whose drafts have tokens that count as right with each of
 // ACCEPTANCES (0,0.5,0.75,0.9); and how much faster the medians of the latter are. TOKENS of 0
@@ -34,8 +34,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kMostRows = 8;
-constexpr int kStepRounds = 15;
+constexpr int64_t kMostRows = 16;
+constexpr int kStepRounds = 41;
 constexpr int64_t kStepPrompt = 64;  // tokens before the steps and the answers
 constexpr int64_t kLongPrompt = 512;
 
@@ -80,7 +80,8 @@ void MeasureSteps(const EngineOptions& options) {
   tokens.push_back(row.token);
   const int32_t past = session->session().past(0);
   double first = 0;
-  for (int64_t count = 1; count <= kMostRows; ++count) {
+  for (const int64_t count :
+       {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{4}, int64_t{6}, int64_t{8}, kMostRows}) {
     const std::vector<RowRequest> rows(static_cast<size_t>(count), row);
     const double time = Milliseconds(session->session(), [&] {
       Must(batch.Decode(rows));
