@@ -209,6 +209,19 @@ void Adapted(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
+// Products of so many rows of weights that a workgroup has more of them than invocations, of a rank
+// that is no multiple of a vector.
+void AdaptedManyRows(CaseBuilder& b) {
+  constexpr int64_t kColumns = 256, kRows = 5000, kRank = 9;
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, kColumns}));
+  const TensorType weight{DType::kQ4_K, {kRows, kColumns}};
+  b.Output(AdaptedLinear(b, x, "down", weight, kRank));
+  const ValueId gate = AdaptedLinear(b, x, "gate", weight, kRank);
+  const ValueId up = AdaptedLinear(b, x, "up", weight, kRank);
+  b.Output(g.Add(ops::GeGlu{.gate = gate, .up = up}, "gated"));
+}
+
 // Sums of products that look like adapters, but one product has a single result, which the sum adds
 // to each result of the other.
 void AdaptedByOne(CaseBuilder& b, DType dtype, int64_t k) {
@@ -401,6 +414,11 @@ std::vector<CaseSpec> NeighbourCases() {
                        }});
     }
   }
+  cases.push_back({"adapted_many_rows", OpKind::kMatMul, [](uint64_t seed) {
+                     CaseBuilder b(seed, 1);
+                     AdaptedManyRows(b);
+                     return std::move(b).Finish(ToleranceClass::kComposite);
+                   }});
   for (const int64_t dim : {2, 64, 256}) {
     for (const bool half : {false, true}) {
       cases.push_back({fmt::format("heads_n{}{}", dim, half ? "_f16" : ""), OpKind::kRope,

@@ -11,8 +11,7 @@ namespace {
 
 using sdk::GraphView;
 
-// With a higher rank, too many workgroups would multiply with A.
-constexpr int64_t kMostRank = 32;
+constexpr int64_t kMostRank = kernels::MatVecDot::kMostRank;
 
 // The ops of an adapted product.
 struct AdaptedProduct {

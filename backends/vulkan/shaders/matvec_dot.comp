@@ -155,6 +155,16 @@ void MultiplyByA(uint row_of_x, uvec2 x) {
   LeaveSums(row_of_x, sums);
 }
 
+// All that a workgroup does that multiplies with A.
+void RunOfA() {
+  LoadA();
+  for (uint own = 0; own < own_rows; ++own) {
+    const uint row_of_x = FirstOwnRow() + own;
+    if (!IsNull(p.prologue)) LoadNormedRow(row_of_x);
+    MultiplyByA(row_of_x, AdvanceBy(p.x, row_of_x, p.k * 4));
+  }
+}
+
 void StageRow(uint own) {
   const uint turn = kTurns * gl_WorkGroupSize.x;
   const uint row_of_x = FirstOwnRow() + own;
@@ -163,10 +173,6 @@ void StageRow(uint own) {
     LoadRow(x, 0);
   } else {
     LoadNormedRow(row_of_x);  // all of it at once
-  }
-  if (IsOfA(GROUP.x)) {
-    MultiplyByA(row_of_x, x);
-    return;
   }
   for (uint first = 0; first < p.k / 4; first += turn) {
     vec4 row[kTurns];
@@ -278,50 +284,89 @@ float ExtraOf(uint own, uint weight_row, uint end) {
   return own < own_rows ? F32(p.extra).v[(FirstOwnRow() + own) * p.n + weight_row] : 0.0;
 }
 
-// A lane keeps the bits of its first sum of an adapter, for each row of x and half, and its first
-// weight of B, for each half.
-uint first_sum[kOwnRows * kHalves];
-float first_b[kHalves];
-
-// The sum that a lane has first: lanes beyond the rank have some sum, times 0.
-uint FirstSum(uint lane) { return min(lane, p.count - 1); }
+// With an adapter an invocation keeps the sums of one row of weights, for each row of x and half:
+// its place in its group of lanes is the turn over rows of weights that it keeps them of. So
+// nothing waits for the sums with A before all products with weights are there, and then one
+// subgroup does, or two: if all of them looked, they would queue for the one place in memory.
+float kept[kOwnRows * kHalves];
+const uint kQuadsOfB = 2;
+vec4 first_b[kQuadsOfB * kHalves];  // of that row, on their way
+uint looked;                        // the bits of the sum that this invocation awaits
 
 uvec2 RowOfB(uint half_glu, uint weight_row) {
-  return AdvanceBy(half_glu == 0 ? adapter.b : adapter.b2, min(weight_row, p.n - 1), p.span);
+  return AdvanceBy(half_glu == 0 ? adapter.b : adapter.b2, weight_row, p.span);
 }
 
-void LoadB(uint lane, uint weight_row) {
+// Asks for the first quads of B, whose rows end in zeros. They are read as what tasks write is: a
+// compiler may delay what nothing writes until it is used, when all would wait for it.
+void LoadB(uint weight_row, uint end) {
+  [[unroll]] for (uint i = 0; i < kQuadsOfB * kHalves; ++i) first_b[i] = vec4(0);
+  if (weight_row >= end) return;
   [[unroll]] for (uint h = 0; h < kHalves; ++h) {
-    const float b = F32(RowOfB(h, weight_row)).v[FirstSum(lane)];
-    first_b[h] = lane < p.count ? b : 0.0;
-  }
-}
-
-// Looks for the first sums and waits for none.
-void LookForSums(uint lane) {
-  [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
-    if (own >= own_rows) break;
-    [[unroll]] for (uint h = 0; h < kHalves; ++h) {
-      const uint place = PlaceOfSum(FirstOwnRow() + own, h, FirstSum(lane));
-      first_sum[own * kHalves + h] = LOOK_AT_WORD(p.factor, place);
+    const uvec2 row = RowOfB(h, weight_row);
+    [[unroll]] for (uint i = 0; i < kQuadsOfB; ++i) {
+      first_b[h * kQuadsOfB + i] = FLOAT4S_AT(row)[i];
     }
   }
 }
 
-// Adds the terms of the adapter that a lane has to its sums.
-void AddB(uint lane, uint weight_row) {
+void Keep(bool is_mine) {
+  [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) {
+    const float sum = SumOfLanes(acc[i], p.lanes);
+    if (is_mine) kept[i] = sum;
+  }
+}
+
+// The place in memory of sum `i` of those that the workgroup awaits, in the order of shared memory.
+uint PlaceOfAwaited(uint i) {
+  return PlaceOfSum(FirstOwnRow() + i / (kHalves * kMostRank), i / kMostRank % kHalves,
+                    min(i % kMostRank, p.count - 1));
+}
+
+uint Awaited() { return own_rows * kHalves * kMostRank; }
+
+// Looks for the first sum that this invocation awaits, and does not wait for it.
+void LookForSum() {
+  if (Index() < Awaited()) looked = LOOK_AT_WORD(p.factor, PlaceOfAwaited(Index()));
+}
+
+// Brings the sums of each row of x and half into shared memory, where workgroups for A have others:
+// kMostRank places for each, with zeros beyond the rank.
+void AwaitSums() {
+  for (uint i = Index(); i < Awaited(); i += gl_WorkGroupSize.x) {
+    const float sum = AwaitedSum(PlaceOfAwaited(i), i == Index() ? looked : kNoSumYet);
+    shared_sums_of_a[i] = i % kMostRank < p.count ? sum : 0.0;
+  }
+  barrier();
+}
+
+vec4 QuadOfSums(uint at) {
+  return vec4(shared_sums_of_a[at], shared_sums_of_a[at + 1], shared_sums_of_a[at + 2],
+              shared_sums_of_a[at + 3]);
+}
+
+// What the adapter adds to the result of a row of weights.
+float TimesB(uint own, uint half_glu, uint weight_row) {
+  const uint at = (own * kHalves + half_glu) * kMostRank;
+  float sum = 0.0;
+  [[unroll]] for (uint i = 0; i < kQuadsOfB; ++i) {
+    sum += Dot(first_b[half_glu * kQuadsOfB + i], QuadOfSums(at + i * 4));
+  }
+  for (uint i = kQuadsOfB; i * 4 < p.count; ++i) {
+    sum += Dot(FLOAT4S_AT(RowOfB(half_glu, weight_row))[i], QuadOfSums(at + i * 4));
+  }
+  return sum;
+}
+
+void StoreKept(uint weight_row, uint end) {
+  if (weight_row >= end) return;
   [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
     if (own >= own_rows) break;
-    [[unroll]] for (uint h = 0; h < kHalves; ++h) {
-      const uint at = own * kHalves + h, place = PlaceOfSum(FirstOwnRow() + own, h, 0);
-      const float first = AwaitedSum(place + FirstSum(lane), first_sum[at]);
-      first_sum[at] = floatBitsToUint(first);
-      acc[at] = fma(first, first_b[h], acc[at]);
-      for (uint i = lane + p.lanes; i < p.count; i += p.lanes) {
-        const float b = F32(RowOfB(h, weight_row)).v[i];
-        acc[at] = fma(AwaitedSum(place + i, kNoSumYet), b, acc[at]);
-      }
+    float y = kept[own * kHalves] + TimesB(own, 0, weight_row);
+    if (kHalves == 2) {
+      y = GeluTanh(y) * (kept[own * kHalves + kHalves - 1] + TimesB(own, kHalves - 1, weight_row));
     }
+    F32(p.y).v[(FirstOwnRow() + own) * p.n + weight_row] = y;
   }
 }
 
@@ -333,39 +378,16 @@ void Store(uint own, uint lane, uint weight_row, uint end, float extra) {
   F32(p.y).v[(FirstOwnRow() + own) * p.n + weight_row] = y * extra;
 }
 
-void main() {
-  own_rows = 1;
-  if (kOneRow == 0) {
-    const uint rows_of_x = At(p.rows, Step(p.step));
-    if (FirstOwnRow() >= rows_of_x) return;
-    own_rows = min(rows_of_x - FirstOwnRow(), kOwnRows);
-  }
+WeightRow rows[kHalves];  // whose first chunks are on their way; set by main()
+
+// Multiplies rows of weights, a group of lanes one at a time: from row `from` of those of the
+// workgroup, which end at `end`, to `stop`.
+void MultiplyRows(uint from, uint stop, uint end) {
   const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
   const uint groups = gl_WorkGroupSize.x / p.lanes;  // that have a row of weights each
-  // Rows of weights in equal shares, whatever their number.
-  const uint sharer = GROUP.x - (kAdapted != 0 ? p.used : 0);
-  const uint begin = sharer * p.share + min(sharer, p.remainder);
-  const uint end = begin + p.share + (sharer < p.remainder ? 1 : 0);
-  if (kAdapted != 0) {
-    SetAdapter();
-    LoadA();
-  }
-  if (kExperts != 0) LoadExperts();
-  WeightRow rows[kHalves];
-  [[unroll]] for (uint h = 0; h < kHalves; ++h) {
-    rows[h] = RowAt(begin + group, h);
-    // Also without rows: a variable that only some paths set stays live over all tasks.
-    [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
-      raw[i * kHalves + h] = LoadChunk(rows[h], i * p.lanes + lane);
-    }
-  }
-  if (kAdapted != 0) LoadB(lane, begin + group);
-  StageRows();
-  if (IsOfA(GROUP.x)) return;
-  [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) first_sum[i] = kNoSumYet;
   // A subgroup without a row leaves its time to the others.
-  const uint first_together = begin + (kTogether != 0 ? 0 : FirstTogether() / p.lanes);
-  for (uint first_row = begin; first_row - begin + first_together < end; first_row += groups) {
+  const uint first_together = kTogether != 0 ? 0 : FirstTogether() / p.lanes;
+  for (uint first_row = from; first_row + first_together < stop; first_row += groups) {
     const uint weight_row = first_row + group;
     float extra[kOwnRows];
     [[unroll]] for (uint own = 0; own < kOwnRows; ++own) extra[own] = ExtraOf(own, weight_row, end);
@@ -377,13 +399,11 @@ void main() {
       const bool ends_row = first + turn >= Chunks();
       const bool ends = ends_row && first_row + groups >= end;
       const uint next = ends ? first : ends_row ? 0 : first + turn;
-      const bool looks = kAdapted != 0 && ends_row && first_row == begin;
       if (ends_row && !ends) {
         [[unroll]] for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(weight_row + groups, h);
       }
+      if (kAdapted != 0 && ends_row && first_row + groups >= stop) LookForSum();
       [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
-        // The only turn of a row is too early for its first chunk.
-        if (looks && i == (first == 0 ? kUnroll - 1 : 0)) LookForSums(lane);
         AddChunk(first + i * p.lanes + lane, i);
         [[unroll]] for (uint h = 0; h < kHalves; ++h) {
           raw[i * kHalves + h] = LoadChunk(rows[h], next + i * p.lanes + lane);
@@ -391,11 +411,66 @@ void main() {
       }
     }
     if (kAdapted != 0) {
-      AddB(lane, weight_row);
-      LoadB(lane, weight_row + groups);
+      Keep(first_row - from == lane * groups);
+      continue;
     }
     [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
       Store(own, lane, weight_row, end, extra[own]);
     }
+  }
+}
+
+// The same with an adapter, as many rows at a time as there are invocations to keep the sums. The
+// first ones of B are on their way.
+void MultiplyAdaptedRows(uint begin, uint end) {
+  const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
+  const uint my_row = lane * (gl_WorkGroupSize.x / p.lanes) + group;
+  looked = kNoSumYet;
+  for (uint from = begin; from < end; from += gl_WorkGroupSize.x) {
+    [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) kept[i] = 0.0;
+    const uint stop = min(from + gl_WorkGroupSize.x, end);
+    MultiplyRows(from, stop, end);
+    if (from == begin) {
+      AwaitSums();
+    } else {
+      LoadB(from + my_row, stop);
+    }
+    StoreKept(from + my_row, stop);
+  }
+}
+
+void main() {
+  own_rows = 1;
+  if (kOneRow == 0) {
+    const uint rows_of_x = At(p.rows, Step(p.step));
+    if (FirstOwnRow() >= rows_of_x) return;
+    own_rows = min(rows_of_x - FirstOwnRow(), kOwnRows);
+  }
+  const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
+  // Rows of weights in equal shares, whatever their number.
+  const uint sharer = GROUP.x - (kAdapted != 0 ? p.used : 0);
+  const uint begin = sharer * p.share + min(sharer, p.remainder);
+  const uint end = begin + p.share + (sharer < p.remainder ? 1 : 0);
+  if (kAdapted != 0) {
+    SetAdapter();
+    if (IsOfA(GROUP.x)) {
+      RunOfA();
+      return;
+    }
+  }
+  if (kExperts != 0) LoadExperts();
+  [[unroll]] for (uint h = 0; h < kHalves; ++h) {
+    rows[h] = RowAt(begin + group, h);
+    // Also without rows: a variable that only some paths set stays live over all tasks.
+    [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
+      raw[i * kHalves + h] = LoadChunk(rows[h], i * p.lanes + lane);
+    }
+  }
+  if (kAdapted != 0) LoadB(begin + lane * (gl_WorkGroupSize.x / p.lanes) + group, end);
+  StageRows();
+  if (kAdapted != 0) {
+    MultiplyAdaptedRows(begin, end);
+  } else {
+    MultiplyRows(begin, end, end);
   }
 }
