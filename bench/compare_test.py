@@ -184,6 +184,15 @@ class ReportTest(unittest.TestCase):
         self.assertAlmostEqual(widths[1], widths[0] / 2)
         self.assertAlmostEqual(widths[3], widths[2] / 4, delta=0.1)
 
+    def test_draws_no_bars_for_what_is_no_speed(self):
+        changed = example()
+        for case in changed["results"][:2]:
+            case["unit"] = "perplexity"
+        changed["results"][0]["ratio"], changed["results"][0]["peers"]["a"]["median"] = 1.2, 1000
+        report.check(changed, "file")
+        self.assertFalse(report.has_chart(changed))
+        self.assertIn("| X | pp512 | 3 | 1,200 perplexity |", report.table(changed))
+
     def test_charts_keep_names_as_text(self):
         hostile = example() | {"title": "<script>&\"'"}
         picture = ElementTree.fromstring(report.report_chart(hostile))

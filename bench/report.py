@@ -19,7 +19,7 @@ one measurement: one machine, one build, all engines in turns. Its members:
       case     what was measured: pp512 is a prompt of 512 tokens, tg32 is 32 decoded tokens
       model    only where the cases differ in it; in place of the file's
       rounds   the same
-      unit     "t/s" (tokens per second), "s", "ms" or "us"
+      unit     "t/s" (tokens per second), "s", "ms", "us", or "perplexity", which gets no chart
       median   of rullama
       runs     single runs of rullama, optional
       peers    engine name to {median, runs}; runs are optional
@@ -46,7 +46,8 @@ README = ROOT / "README.md"
 IMAGES = ROOT / "docs" / "images"
 
 MAX_COLUMNS = 120  # of lines other than rows of tables, as tools/check-format.sh has it
-LARGER_IS_BETTER = {"t/s": True, "s": False, "ms": False, "us": False}
+LARGER_IS_BETTER = {"t/s": True, "s": False, "ms": False, "us": False, "perplexity": False}
+UNITS_OF_SPEED = set(LARGER_IS_BETTER) - {"perplexity"}
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 # The chosen cases of a summary: <!-- cases: FILE CASE; FILE CASE -->
 SUMMARY = re.compile(r"(<!-- cases: ([^>]+) -->\n).*?(<!-- end of cases -->)", re.DOTALL)
@@ -199,18 +200,23 @@ def chart_case(result, engines, label):
     return Case(label, bars)
 
 
+def has_bars(result):
+    """Whether a case of a checked report is in its chart."""
+    return bool(result["peers"]) and result["unit"] in UNITS_OF_SPEED
+
+
 def has_chart(report):
-    """Whether a peer ran any case of a checked report."""
-    return any(result["peers"] for result in report["results"])
+    """Whether a peer ran any case of a checked report that is a speed."""
+    return any(has_bars(result) for result in report["results"])
 
 
 def report_chart(report):
-    """The chart of the cases of a checked report that a peer ran too, of which there are some."""
+    """The chart of the speeds of a checked report that a peer has too, of which there are some."""
     engines = [peer["name"] for peer in report["peers"]]
     cases = [
         chart_case(r, engines, " ".join(filter(None, [r.get("model"), r["case"]])))
         for r in report["results"]
-        if r["peers"]
+        if has_bars(r)
     ]
     return chart(report["title"], cases)
 
