@@ -41,7 +41,7 @@ readonly stages=(
   "wheel $code|$build_files the Python package, installed into a new environment and tested there"
   "cpu-only $code|$build_files|cpu-only the program without GPU backends, in a folder with blanks in its name"
   "debian $code|$build_files|^docs/|^configs/ Debian packages: built, installed, used, removed in a fresh system"
-  "container $code|$build_files|^Containerfile|^.dockerignore|^tools/|^configs/ images of containers: built from a fresh system, run, asked by clients"
+  "container $code|$build_files|^Containerfile|^compose.yaml|^.dockerignore|^tools/|^configs/ images of containers: built from a fresh system, run, asked by clients, and compose.yaml"
   "readme . both commands of README.md in a fresh system"
 )
 

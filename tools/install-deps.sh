@@ -42,7 +42,7 @@ full=(libclang-rt-14-dev clang-format libbenchmark-dev ccache git)
 if [[ $(uname -m) == x86_64 ]]; then full+=(g++-aarch64-linux-gnu qemu-user-static); fi
 
 # Fresh systems, images of containers, checks of Debian packages, coverage.
-all=(debootstrap buildah lintian llvm)
+all=(debootstrap buildah podman runc netavark aardvark-dns iptables lintian llvm)
 
 # Python packages, in .venv at the root, from the Python package index or a mirror that pip is configured for: those
 # that the Python package is built and tested with, and traces; and the programs that .ci/run checks sources with.

@@ -1,17 +1,20 @@
 #!/bin/bash
-# Builds the images of Containerfile from a Debian 12 that debootstrap makes, without a registry, and asks the server in
-# them. Needs root, the network for packages of Debian, buildah and debootstrap; not part of CI.
+# Builds the images of Containerfile from a Debian 12 that debootstrap makes, without a registry, asks the server in
+# them, and starts compose.yaml. Needs root, the network for packages of Debian and for podman-compose, and what
+# tools/install-deps.sh --all installs; not part of CI.
 #
 #   tests/containers/check.sh [--packages FOLDER] WORK_DIR
 #
 # WORK_DIR gets the images and, while the script runs, their containers. With --packages the *.deb of that folder are
-# installed and nothing is compiled. Programs are run in a chroot, as containers without a runtime of their own have to.
+# installed and nothing is compiled; else $CMAKE_OPTIONS are of the build, and $CCACHE_DIR is its compiler cache. The
+# image with CUDA is built where the machine has a toolkit, $CUDA_PATH or /usr/local/cuda, or FOLDER the package. Images
+# are tried in a chroot, and compose.yaml in containers of podman.
 set -euo pipefail
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
 source "$source/tools/fresh-system.sh"
 read_packages_and_work tests/containers/check.sh "$@"
-require_fresh_system buildah curl
+require_fresh_system buildah curl podman runc
 # A folder of the source tree of this run alone, within what .dockerignore lets through.
 readonly packages=$source/build/container-packages/check-$$
 readonly port=11435 key=sk-local
@@ -37,9 +40,14 @@ stop_server() {
   server=
 }
 clean() {
+  local mount
   stop_server
   images rm --all >/dev/null || true
   images rmi --all --force >/dev/null || true
+  # What a build that was interrupted has left.
+  while read -r _ mount _; do
+    if [[ $mount == "$work/storage/"* ]]; then umount "$mount" || true; fi
+  done </proc/mounts
   rm -rf --one-file-system "$work/storage" "$work/run" "$work/base" "$packages"
 }
 trap clean EXIT
@@ -58,15 +66,28 @@ images commit -q "$base" localhost/debian:bookworm >/dev/null
 images rm "$base" >/dev/null
 
 arguments=(--build-arg BASE=localhost/debian:bookworm)
+targets=(cpu vulkan)
+toolkit=${CUDA_PATH:-/usr/local/cuda}
 if [[ -n $folder ]]; then
   mkdir -p "$packages"
   cp "$folder"/*.deb "$packages/"
   arguments+=(--build-arg "PACKAGES=${packages#"$source"/}")
+  if compgen -G "$packages/rullama-backend-cuda_*.deb" >/dev/null; then targets+=(cuda); fi
 else
-  mkdir -p "$work/ccache"
-  arguments+=(--volume "$work/ccache:/ccache")
+  cache=${CCACHE_DIR:-$work/ccache}
+  mkdir -p "$cache"
+  arguments+=(--volume "$cache:/ccache")
+  options=${CMAKE_OPTIONS:-}
+  # Mounted, as an image with a toolkit comes from a registry. Code for one card and few types of weights is enough to
+  # see that the image is made; all of it takes half an hour.
+  if [[ -e $toolkit/lib64/libnvrtc.so ]]; then
+    targets+=(cuda)
+    arguments+=(--volume "$(readlink -f "$toolkit"):/usr/local/cuda:ro")
+    options+=" -DRULLAMA_CUDA_ARCHITECTURES=90a -DRULLAMA_CUDA_FORMS=few"
+  fi
+  arguments+=(--build-arg "CMAKE_OPTIONS=$options")
 fi
-for target in cpu vulkan; do
+for target in "${targets[@]}"; do
   step "build $target"
   (cd "$source" && images build --isolation chroot --network host --pull=never --format docker --layers=true \
     "${arguments[@]}" -f Containerfile --target "$target" -t "localhost/rullama:$target" .) >"$work/$target.log" 2>&1 ||
@@ -150,4 +171,41 @@ grep -qi llvmpipe "$work/backends.txt" || fail "Mesa's driver for processors is 
 # A software driver has to be asked for by its number.
 text=$(inside rullama run -m "$model" --backend vulkan --device 0 --raw -p "The prince" -n 4 --greedy -q)
 [[ -n $text ]] || fail "there is no text from vulkan"
-step "passed: cpu and vulkan"
+
+if [[ " ${targets[*]} " == *" cuda "* ]]; then
+  step "cuda"
+  container=$(container_of cuda)
+  # The driver is of the machine that has the card: without one the backend is there, and says what it lacks.
+  if inside rullama run -m "$model" --backend cuda --raw -p "The prince" -n 4 -q 2>"$work/cuda.txt"; then
+    fail "cuda runs, but this test brings no driver"
+  fi
+  cat "$work/cuda.txt"
+  grep -q 'libcuda.so.1' "$work/cuda.txt" || fail "cuda does not name the driver's library"
+else
+  step "no toolkit: there is no image with cuda"
+fi
+
+step "compose.yaml"
+if [[ ! -e $work/compose-venv/ready ]]; then
+  python3 -m venv --clear "$work/compose-venv"
+  "$work/compose-venv/bin/pip" install -q --disable-pip-version-check -r "$source/tests/containers/requirements.txt"
+  touch "$work/compose-venv/ready"
+fi
+printf '[storage]\ndriver = "%s"\ngraphroot = "%s"\nrunroot = "%s"\n' "$driver" "$work/storage" "$work/run" \
+  >"$work/storage.conf"
+# Containers without systemd, with cgroups of either version, and where root may not raise limits.
+cat >"$work/containers.conf" <<CONFIGURATION
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=8192:8192"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "runc"
+[network]
+network_config_dir = "$work/networks"
+CONFIGURATION
+images tag localhost/rullama:cpu localhost/rullama:latest
+CONTAINERS_STORAGE_CONF=$work/storage.conf CONTAINERS_CONF=$work/containers.conf PATH=$work/compose-venv/bin:$PATH \
+  python3 -B "$source/tests/containers/compose_test.py" --source "$source" --image localhost/rullama:cpu \
+  --compose "$work/compose-venv/bin/podman-compose" "$work"
+step "passed: ${targets[*]}, compose.yaml"
