@@ -249,9 +249,11 @@ class List {
   }
 
   // Several rows on tensor cores: as many columns as shared memory has room for, of short rows all.
+  // Forms for any type, which are dear to compile, take short rows as others.
   void AddMatVecRows(const Values& values, const WeightType& type) {
     for (const uint32_t own : kMatrixRows) {
       for (const bool is_short : {true, false}) {
+        if (is_short && type.is_any()) continue;
         const uint32_t columns = is_short ? kShortColumns : SliceOf(own);
         const uint32_t turns = is_short ? 1 : kMostTurns;
         Form& form =
