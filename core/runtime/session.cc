@@ -149,13 +149,16 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
   bucket.demand = demand;
   const SessionGraph& of = graphs_[graph];
   const bool has_own = wanted == Wanted::kEach && !of.buckets_of_wanted.empty();
-  RL_ASSIGN_OR_RETURN(bucket.max_t,
-                      ChooseBucket(has_own ? of.buckets_of_wanted : of.buckets, rows));
+  // A row may be wanted several times, by each choice of a short prompt: a plan wants no more rows
+  // than it has.
+  const bool per_output = demand == DemandMode::kPerOutput;
+  RL_ASSIGN_OR_RETURN(bucket.max_t, ChooseBucket(has_own ? of.buckets_of_wanted : of.buckets,
+                                                 per_output ? std::max(rows, wanted_count) : rows));
   bucket.max_r = 0;
-  if (demand == DemandMode::kPerOutput) {
+  if (per_output) {
     const auto wanted_bucket =
         std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(wanted_count, 1)));
-    bucket.max_r = std::min(static_cast<int64_t>(wanted_bucket), limits_.max_r);
+    bucket.max_r = std::min({static_cast<int64_t>(wanted_bucket), limits_.max_r, bucket.max_t});
   }
   const bool may_cut = MayCutWantedRows(graph, bucket, wanted);
   for (const Plan& plan : plans_) {

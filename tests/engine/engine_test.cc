@@ -796,6 +796,26 @@ TEST(EngineTest, ChoicesShareTheReadingOfTheirPrompt) {
   EXPECT_FALSE(engine->SubmitChoices(request, 0));
 }
 
+// A prompt may have fewer tokens than choices.
+TEST(EngineTest, ChoicesOfShortPromptsAreThoseOfEachAlone) {
+  const auto engine = Open("cpu", 4);
+  Request request{.max_tokens = 3};
+  request.sampling.temperature = 1.5;
+  request.sampling.seed = 7;
+  for (const size_t tokens : {1, 2, 3, 5}) {
+    request.ids = std::vector<int32_t>(tokens, 300);
+    for (const uint32_t choices : {2, 3, 4}) {
+      request.choice = 0;
+      std::vector<Generation> together = Must(engine->SubmitChoices(request, choices));
+      for (uint32_t i = 0; i < choices; ++i) {
+        request.choice = i;
+        EXPECT_THAT(Must(together[i].Wait()).ids, ElementsAreArray(Answer(*engine, request).ids))
+            << tokens << " tokens, choice " << i << " of " << choices;
+      }
+    }
+  }
+}
+
 TEST(EngineTest, TellsWhatItDoes) {
   const auto engine = Open("cpu", 2);
   const Request request{.prompt = "The prince", .max_tokens = 5, .ignore_end = true};
