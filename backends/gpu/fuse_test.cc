@@ -40,6 +40,9 @@ Target TargetOf(const std::string& device) {
     target.can.starts_in_order = false;
   } else if (device == "norms_by_bytes") {
     target.can.norms_by_bytes = true;
+  } else if (device == "little_shared_memory") {
+    // Enough for a row of 256 numbers, but not for the sums of an adapter beside it.
+    target.can.shared_bytes = 4096;
   } else if (device == "short_prologue") {
     target.prefers.max_prologue = 128;
   } else if (device == "matrix_units") {

@@ -58,7 +58,7 @@ bool FitsKernel(const Fusion& fusion, uint32_t base, bool gated) {
   const rl_op& op = OpOf(fusion, base);
   const WeightShape weight = ShapeOfConstant(fusion.value(WeightOf(op)));
   return fusion.target().can.starts_in_order && fusion.steps().LeaveTransientsUnaliased() &&
-         FitsByteGemv(fusion.target(), {.weight = weight, .gated = gated},
+         FitsByteGemv(fusion.target(), {.weight = weight, .gated = gated, .adapted = true},
                       fusion.steps().DecisiveRows(fusion.value(op.results[0])));
 }
 

@@ -614,8 +614,11 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
     const Prologue* prologue;
     const ExpertTiles& tiles;
   };
-  std::visit(Emission{plan, product, operands, prologue, experts.tiles},
-             ChooseProduct(shape, step, plan.target()));
+  const ProductPlan chosen = ChooseProduct(shape, step, plan.target());
+  if (shape.adapted && !std::holds_alternative<ByteGemv>(chosen)) {
+    throw sdk::Error(RL_INTERNAL, "an adapter was fused into a product whose kernel has none");
+  }
+  std::visit(Emission{plan, product, operands, prologue, experts.tiles}, chosen);
 }
 
 const OpRow rows::kMatMul = {RL_OP_matmul, RefuseMatMul, MatMul};

@@ -14,13 +14,16 @@ constexpr uint32_t kGemvThreads = 128;
 // Terms worth a workgroup of their own on matrix units.
 constexpr uint64_t kMatrixUnitPartTerms = 256;
 
-// Rows of x of this width that fit in shared memory at the same time, as matvec_dot stages them
-// (kRuns), beside what its reductions take.
-uint64_t StagedRows(const Target& target, uint64_t columns) {
-  constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
-  const uint64_t places = CeilDiv(columns, kPlaces) * kPlaces;
+// Rows of x of a product that fit in shared memory at the same time, as matvec_dot stages them
+// (kRuns), beside what its reductions take and, with an adapter, its sums (sums_of_a).
+uint64_t StagedRows(const Target& target, const ProductShape& shape) {
+  constexpr uint64_t kReductionBytes = 2048, kMostSubgroups = 256;
+  constexpr uint64_t kSumBytes = kernels::MatVecDot::kMostRowsOfA * kMostSubgroups * sizeof(float);
+  constexpr uint64_t kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
+  const uint64_t places = CeilDiv(shape.staged_columns(), kPlaces) * kPlaces;
   const uint64_t row = places * kBytes + places / kRun * kScaleBytes;
-  return target.can.shared_bytes < kOtherBytes ? 0 : (target.can.shared_bytes - kOtherBytes) / row;
+  const uint64_t other = kReductionBytes + (shape.adapted ? kSumBytes : 0);
+  return target.can.shared_bytes < other ? 0 : (target.can.shared_bytes - other) / row;
 }
 
 // Rows of x of a workgroup: several share the decoded weights, but each takes registers. On matrix
@@ -32,8 +35,7 @@ uint64_t OwnRows(const Target& target, const ProductShape& shape, uint64_t rows)
   if (matrix_rows > 0 && !shape.adapted) {
     return shape.staged_columns() < kLeastColumns ? 1 : std::min(std::bit_ceil(rows), matrix_rows);
   }
-  return std::clamp<uint64_t>(std::min(rows, StagedRows(target, shape.staged_columns())), 1,
-                              kMaxOwnRows);
+  return std::clamp<uint64_t>(std::min(rows, StagedRows(target, shape)), 1, kMaxOwnRows);
 }
 
 ByteGemv ByteGemvOf(const ProductShape& shape, const ProductStep& step, const Target& target) {
@@ -256,7 +258,7 @@ bool FitsByteGemv(const Target& target, const ProductShape& shape, int64_t decis
   const bool of_experts = shape.mode == ProductMode::kShared || shape.mode == ProductMode::kSummed;
   const bool is_known = shape.dense() || (of_experts && shape.used <= target.can.subgroup_size);
   return target.can.integer_dot && is_known && decisive == 1 && IsBlockType(shape.weight.dtype) &&
-         !HasRaggedRows(shape.weight) && StagedRows(target, shape.staged_columns()) > 0;
+         !HasRaggedRows(shape.weight) && StagedRows(target, shape) > 0;
 }
 
 }  // namespace rullama::gpu

@@ -98,6 +98,8 @@ void ParseWord(const std::string& word, Case& parsed) {
     ParseWeight(word, parsed.shape);
   } else if (name == "gated") {
     parsed.shape.gated = true;
+  } else if (name == "adapted") {
+    parsed.shape.adapted = true;
   } else if (name == "mode") {
     parsed.shape.mode = ModeOf(text);
     step.may_take_bytes = false;
