@@ -29,13 +29,20 @@ class LoadError(Exception):
     """An answer that is no list of vectors. The text has its beginning."""
 
 
+class ClosedError(Exception):
+    """The server closed the connection before it answered."""
+
+
 class Client:
-    """A connection that asks for vectors."""
+    """Asks for vectors, on a connection that it keeps as long as the server does."""
 
     def __init__(self, url):
-        address = urlsplit(url)
-        self.host = address.netloc
-        self.socket = socket.create_connection((address.hostname, address.port), timeout=TIMEOUT_S)
+        self.address = urlsplit(url)
+        self.host = self.address.netloc
+        self._connect()
+
+    def _connect(self):
+        self.socket = socket.create_connection((self.address.hostname, self.address.port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def request(self, texts):
@@ -47,8 +54,15 @@ class Client:
 
     def ask(self, request, count):
         """The body of the answer to a request for `count` vectors."""
+        try:
+            return self._exchange(request, count)
+        except (ClosedError, ConnectionError):  # servers close connections that are idle for some seconds
+            self._connect()
+            return self._exchange(request, count)
+
+    def _exchange(self, request, count):
         self.socket.sendall(request)
-        data = b""
+        data = self._more(HEAD_BYTES)
         while b"\r\n\r\n" not in data:
             data += self._more(HEAD_BYTES)
         head, _, body = data.partition(b"\r\n\r\n")
@@ -65,7 +79,7 @@ class Client:
     def _more(self, most):
         data = self.socket.recv(most)
         if not data:
-            raise LoadError("the server closed the connection")
+            raise ClosedError("the server closed the connection")
         return data
 
 
@@ -98,7 +112,9 @@ def load(url, texts, clients, repeat, size):
                 body = client.ask(request, len(group))
                 times.append(time.perf_counter() - sent)
                 tokens.append(tokens_of(body))
-        except (OSError, LoadError, ValueError) as error:
+        except threading.BrokenBarrierError:
+            pass  # another one failed
+        except (OSError, LoadError, ClosedError, ValueError) as error:
             errors.append(str(error))
             begin_together.abort()
 
