@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/drafts/draft_length.h"
 #include "engine/drafts/draft_model.h"
 #include "engine/embeddings.h"
 #include "engine/engine_impl.h"
@@ -270,6 +271,7 @@ DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config, const EngineSetu
           .drafter = drafter.get(),
           .assistant = assistant_drafter.get(),
           .equal_rows = session->devices().draft_rows_are_equal(),
+          .usual_costs = UsualCosts(session->devices().backend),
           .as_pays = assistant && !config.mtp.value_or(false),
           .min_probability = config.min_probability,
           .acceptance = setup.draft_acceptance};

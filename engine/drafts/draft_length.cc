@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 
 namespace rullama {
 namespace {
@@ -14,6 +15,13 @@ constexpr int64_t kAssumedDrafts = 2;
 // A step of one row more than any that was measured is assumed to take this much longer: what the
 // first row more costs a processor, so that lengths that might not pay are not tried.
 constexpr double kUnknownRow = 1.25;
+
+// What a row more of a step is assumed to take on a backend, in steps of one row.
+double UsualRowOf(std::string_view backend) {
+  constexpr double kShared = 0.35;  // rows share their products on tensor cores
+  constexpr double kUsual = 0.5;
+  return backend == "cuda" ? kShared : kUsual;
+}
 
 }  // namespace
 
@@ -56,14 +64,14 @@ double DraftCosts::StepSeconds(int64_t rows) const {
   return seconds(below) + part * (seconds(above) - seconds(below));
 }
 
-DraftCosts UsualCosts() {
-  constexpr double kRow = 0.35;
+DraftCosts UsualCosts(std::string_view backend) {
+  const double row = UsualRowOf(backend);
   constexpr double kToken = 1.0 / 16;
   constexpr int kCounted = 2;  // measurements that a mean needs
   DraftCosts costs;
   for (int i = 0; i < kCounted; ++i) {
     for (int64_t rows = 1; rows <= kMaxDraftLength + 1; ++rows) {
-      costs.CountStep(rows, 1 + kRow * static_cast<double>(rows - 1));
+      costs.CountStep(rows, 1 + row * static_cast<double>(rows - 1));
     }
     costs.CountDraft(1, kToken);
   }

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace rullama {
 
@@ -40,9 +41,9 @@ class DraftCosts {
   Mean token_;
 };
 
-// The costs that are assumed where a length could change an answer, in steps of one row
-// (docs/adr/0049-lengths-of-drafts.md).
-[[nodiscard]] DraftCosts UsualCosts();
+// The costs that are assumed on a backend where a length could change an answer, in steps of one
+// row (docs/adr/0049-lengths-of-drafts.md, docs/adr/0054-costs-of-rows-by-backend.md).
+[[nodiscard]] DraftCosts UsualCosts(std::string_view backend);
 
 // How likely the tokens of a draft are right.
 class DraftAcceptance {

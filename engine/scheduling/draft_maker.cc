@@ -47,7 +47,7 @@ DraftAcceptance DraftMaker::AcceptanceOf(const RunningJob& running) const {
 
 int64_t DraftMaker::LengthThatPays(const RunningJob& running, int64_t others, int64_t most) const {
   const bool may_follow_others = options_.drafts.equal_rows;
-  const int64_t best = BestDraftLength(may_follow_others ? costs_ : usual_costs_,
+  const int64_t best = BestDraftLength(may_follow_others ? costs_ : options_.drafts.usual_costs,
                                        AcceptanceOf(running), may_follow_others ? others : 0, most);
   const bool tries = running.undrafted > running.patience;
   return best == 0 && tries ? std::min(most, std::max<int64_t>(1, options_.drafts.least)) : best;

@@ -25,11 +25,7 @@ class DraftMaker {
  public:
   DraftMaker(Session& session, const SchedulerOptions& options, SlotJobs& jobs,
              EngineCounters& counters)
-      : session_(session),
-        options_(options),
-        jobs_(jobs),
-        counters_(counters),
-        usual_costs_(UsualCosts()) {}
+      : session_(session), options_(options), jobs_(jobs), counters_(counters) {}
 
   // Sets the drafts of slots that are about to write, all slots of a step. Errors: those of the
   // draft model.
@@ -65,7 +61,6 @@ class DraftMaker {
   SlotJobs& jobs_;
   EngineCounters& counters_;
   DraftCosts costs_;
-  const DraftCosts usual_costs_;        // where lengths could change answers
   DraftAcceptance acceptance_;          // of the assistant's drafts in all answers
   int64_t checked_ = 0;                 // drafts of the assistant
   int64_t began_right_ = 0;             // of these, those whose first token was right

@@ -12,6 +12,7 @@
 
 #include "engine/canvas_generator.h"
 #include "engine/drafts/assistant_drafter.h"
+#include "engine/drafts/draft_length.h"
 #include "engine/drafts/model_drafter.h"
 #include "engine/engine_observer.h"
 #include "engine/job.h"
@@ -29,8 +30,9 @@ struct DraftOptions {
   AssistantDrafter* assistant = nullptr;  // borrowed; in place of `drafter`
   // The length of a draft changes no answer, so it may depend on other answers and on the clock.
   bool equal_rows = true;
-  bool as_pays = false;        // drafts of the assistant are as long as pays
-  double min_probability = 0;  // as DraftRequest::min_probability
+  DraftCosts usual_costs = {};  // UsualCosts() of the backend, for lengths without `equal_rows`
+  bool as_pays = false;         // drafts of the assistant are as long as pays
+  double min_probability = 0;   // as DraftRequest::min_probability
   std::shared_ptr<const std::atomic<double>> acceptance = {};  // as EngineSetup::draft_acceptance
 };
 

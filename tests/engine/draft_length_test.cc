@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace rullama {
@@ -112,25 +114,46 @@ std::vector<int64_t> LengthsOfWrongDrafts(const DraftCosts& costs) {
   return lengths;
 }
 
+constexpr std::array<std::string_view, 2> kBackends = {"cuda", "vulkan"};
+
+TEST(UsualCosts, ARowMoreTakesLessOnCuda) {
+  EXPECT_DOUBLE_EQ(UsualCosts("cuda").StepSeconds(1), 1);
+  EXPECT_DOUBLE_EQ(UsualCosts("cuda").StepSeconds(2), 1.35);
+  EXPECT_DOUBLE_EQ(UsualCosts("cuda").StepSeconds(8), 1 + 7 * 0.35);
+  for (const std::string_view backend : {"vulkan", "opencl", "webgpu", "reference"}) {
+    EXPECT_DOUBLE_EQ(UsualCosts(backend).StepSeconds(1), 1) << backend;
+    EXPECT_DOUBLE_EQ(UsualCosts(backend).StepSeconds(2), 1.5) << backend;
+    EXPECT_DOUBLE_EQ(UsualCosts(backend).StepSeconds(8), 4.5) << backend;
+  }
+  const DraftAcceptance right = After(20, 16, 16);
+  EXPECT_GT(BestDraftLength(UsualCosts("cuda"), right, 0, 16),
+            BestDraftLength(UsualCosts("vulkan"), right, 0, 16));
+}
+
 // They cost an answer of 128 tokens less than a fiftieth, with the three tokens that are tried
 // later.
 TEST(UsualCosts, WrongDraftsAreSoonGivenUp) {
-  const DraftCosts costs = UsualCosts();
-  const auto seconds = [&costs](int64_t length) {
-    return costs.StepSeconds(1 + length) - costs.StepSeconds(1) +
-           static_cast<double>(length) * costs.TokenSeconds();
-  };
-  double sum = 3 * seconds(1);
-  const std::vector<int64_t> lengths = LengthsOfWrongDrafts(costs);
-  for (const int64_t length : lengths) sum += seconds(length);
-  EXPECT_FALSE(lengths.empty());
-  EXPECT_LT(sum, 0.02 * 128);
+  for (const std::string_view backend : kBackends) {
+    const DraftCosts costs = UsualCosts(backend);
+    const auto seconds = [&costs](int64_t length) {
+      return costs.StepSeconds(1 + length) - costs.StepSeconds(1) +
+             static_cast<double>(length) * costs.TokenSeconds();
+    };
+    double sum = 3 * seconds(1);
+    const std::vector<int64_t> lengths = LengthsOfWrongDrafts(costs);
+    for (const int64_t length : lengths) sum += seconds(length);
+    EXPECT_FALSE(lengths.empty()) << backend;
+    EXPECT_LT(sum, 0.02 * 128) << backend;
+  }
 }
 
 TEST(UsualCosts, RightDraftsGetLonger) {
-  const int64_t first = BestDraftLength(UsualCosts(), {}, 0, 16);
-  EXPECT_GT(first, 0);
-  EXPECT_GT(BestDraftLength(UsualCosts(), After(20, 16, 16), 0, 16), first);
+  for (const std::string_view backend : kBackends) {
+    const DraftCosts costs = UsualCosts(backend);
+    const int64_t first = BestDraftLength(costs, {}, 0, 16);
+    EXPECT_GT(first, 0) << backend;
+    EXPECT_GT(BestDraftLength(costs, After(20, 16, 16), 0, 16), first) << backend;
+  }
 }
 
 }  // namespace
