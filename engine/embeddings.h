@@ -37,8 +37,9 @@ Result<int64_t> SharedRowsOf(const BackendDevices& devices, const Graph& graph);
 // The most means of texts that the layers after them take in a step: on processors one.
 [[nodiscard]] int64_t SharedMeansOf(const BackendDevices& devices);
 
-// The same for the graph of these layers, if the model has them: one where a processor has a part
-// of them, for the same reason. Errors of PlaceOps().
+// The same for the graph of these layers, if the model has them. 1 if a processor runs any of them:
+// it chooses kernels by the rows of a step, so means would not keep their bytes. Errors of
+// PlaceOps().
 Result<int64_t> SharedMeansOf(const BackendDevices& devices, const Session& session,
                               std::optional<GraphHandle> head);
 

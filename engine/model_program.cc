@@ -149,7 +149,7 @@ Result<ModelProgram> BuildEncoderProgram(const Model& model, const ModelProgramO
   if (!model.facts().encoder.has_head) return program;
   const std::vector<std::string> layer_outputs = program.layer_outputs;
   RL_ASSIGN_OR_RETURN(ModelGraph head, model.BuildEmbeddingHead());
-  // One plan for all numbers of means, for the same reason.
+  // One plan for all numbers of means, so that a mean has the same bytes with others as alone.
   RL_ASSIGN_OR_RETURN(program.handles.head, AddGraph(std::move(head), {options.shared_means},
                                                      /*extends_past=*/false, program));
   Graph& graph = program.graphs[program.handles.head->index].graph;

@@ -50,8 +50,8 @@ class SnapshotKeys {
   // FingerprintsFor().
   Result<Owner> OwnerOf(std::span<const int32_t> tokens, const SharedAdapters& used,
                         std::string_view client);
-  // Lets the snapshots on disk of requests that choose no adapters be of use, once the adapters in
-  // force are others.
+  // To be called after SetScales(): makes the snapshots on disk of the adapters now in force
+  // usable.
   void AdaptersHaveChanged();
 
  private:
