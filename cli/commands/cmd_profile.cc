@@ -1,4 +1,5 @@
-// rullama profile: where the time of reading a prompt and of generating goes, by op.
+// rullama profile: where the time of reading a prompt and of generating goes, by op. Of a model
+// that makes embeddings: the time of reading a text and of the layers after its mean.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "cli/bench/device_peaks.h"
+#include "cli/bench/score.h"
 #include "cli/commands/arguments.h"
 #include "cli/commands/build_info.h"
 #include "cli/commands/command.h"
@@ -28,6 +30,7 @@ namespace rullama::cli {
 namespace {
 
 constexpr int64_t kMaxProfiledTokens = 1 << 20;
+constexpr const char* kUsualGenerated = "32";
 constexpr int64_t kMaxProfileRuns = 1000;
 constexpr int64_t kMaxSlowest = 10000;
 constexpr size_t kMaxProfileBytes = size_t{256} << 20;
@@ -35,7 +38,7 @@ constexpr size_t kMaxProfileBytes = size_t{256} << 20;
 struct ProfileFlags {
   ConfigFlags config;
   std::string prompt = "512";
-  std::string generated = "32";
+  std::optional<std::string> generated;
   std::string repetitions = "5";
   std::string slowest = "20";
   std::optional<std::string> html;
@@ -55,7 +58,8 @@ struct ProfileSizes {
 Result<ProfileSizes> SizesOf(const ProfileFlags& flags) {
   ProfileSizes sizes;
   RL_ASSIGN_OR_RETURN(sizes.prompt, ParseInteger(flags.prompt, "-p", 1, kMaxProfiledTokens));
-  RL_ASSIGN_OR_RETURN(sizes.generated, ParseInteger(flags.generated, "-n", 1, kMaxProfiledTokens));
+  RL_ASSIGN_OR_RETURN(sizes.generated, ParseInteger(flags.generated.value_or(kUsualGenerated), "-n",
+                                                    1, kMaxProfiledTokens));
   RL_ASSIGN_OR_RETURN(sizes.repetitions, ParseInteger(flags.repetitions, "-r", 1, kMaxProfileRuns));
   RL_ASSIGN_OR_RETURN(sizes.slowest, ParseInteger(flags.slowest, "--slowest", 0, kMaxSlowest));
   return sizes;
@@ -76,6 +80,23 @@ Status ReadText(ModelSession& engine, const std::vector<int32_t>& text) {
   return session.ReadOutput(encoder_names::kHidden, std::as_writable_bytes(std::span(rows)));
 }
 
+// Runs the layers after the mean of an encoder's rows once, for any mean: the work is the same for
+// all. None, if the model has no such layers.
+Status RunHead(ModelSession& engine) {
+  if (!engine.graphs().head) return OkStatus();
+  Session& session = engine.session();
+  const ModelFacts facts = engine.model().facts();
+  const std::vector<float> mean(static_cast<size_t>(facts.width), 1.0F);
+  RL_RETURN_IF_ERROR(session.SetInput(encoder_names::kMean, std::as_bytes(std::span(mean))));
+  StepRows step;
+  // The graph reads no token, but a step says by them how many rows it has.
+  step.SetConsecutive(std::vector<int32_t>(1), /*past=*/0, /*slot_of_all=*/0, DemandMode::kAllRows);
+  step.graph = *engine.graphs().head;
+  RL_RETURN_IF_ERROR(session.Run(step));
+  std::vector<float> vector(static_cast<size_t>(facts.encoder.embedding));
+  return session.ReadOutput(encoder_names::kEmbedding, std::as_writable_bytes(std::span(vector)));
+}
+
 Status RunPrompt(ModelSession& engine, int64_t tokens) {
   std::vector<int32_t> prompt(static_cast<size_t>(tokens));
   const auto vocabulary = static_cast<int64_t>(engine.model().facts().vocabulary);
@@ -90,9 +111,9 @@ Status RunPrompt(ModelSession& engine, int64_t tokens) {
   return OkStatus();
 }
 
-// An encoder generates nothing.
-Status RunGeneration(ModelSession& engine, int64_t tokens) {
-  if (engine.model().facts().encodes()) return OkStatus();
+// Runs what follows the prompt: the generation of tokens, or an encoder's layers after the mean.
+Status RunRest(ModelSession& engine, int64_t tokens) {
+  if (engine.model().facts().encodes()) return RunHead(engine);
   constexpr int32_t kAnyToken = 1;  // the work is the same for all
   const auto cancelled = CancelFlag();
   SequenceFeeder feeder(engine.session(), {.cancelled = cancelled.get()});
@@ -136,14 +157,14 @@ Result<std::vector<ProfileReport>> Measure(ModelSession& engine, OpProfiler& pro
     RL_ASSIGN_OR_RETURN(peaks, PeaksOfDevices(engine.devices()));
   }
   RL_RETURN_IF_ERROR(RunPrompt(engine, sizes.prompt));
-  RL_RETURN_IF_ERROR(RunGeneration(engine, 1));
+  RL_RETURN_IF_ERROR(RunRest(engine, 1));
   (void)profiler.Take();
-  std::vector<StepProfile> prompts, generations;
+  std::vector<StepProfile> prompts, rests;
   for (int64_t run = 0; run < sizes.repetitions; ++run) {
     RL_RETURN_IF_ERROR(RunPrompt(engine, sizes.prompt));
     prompts.push_back(profiler.Take());
-    RL_RETURN_IF_ERROR(RunGeneration(engine, sizes.generated));
-    generations.push_back(profiler.Take());
+    RL_RETURN_IF_ERROR(RunRest(engine, sizes.generated));
+    rests.push_back(profiler.Take());
   }
   if (with_peaks) {
     RL_ASSIGN_OR_RETURN(const std::vector<DevicePeaks> later, PeaksOfDevices(engine.devices()));
@@ -160,7 +181,9 @@ Result<std::vector<ProfileReport>> Measure(ModelSession& engine, OpProfiler& pro
   };
   std::vector<ProfileReport> reports = {report_of(fmt::format("pp{}", sizes.prompt), prompts)};
   if (!engine.model().facts().encodes()) {
-    reports.push_back(report_of(fmt::format("tg{}", sizes.generated), generations));
+    reports.push_back(report_of(fmt::format("tg{}", sizes.generated), rests));
+  } else if (engine.graphs().head) {
+    reports.push_back(report_of("dense", rests));
   }
   for (const ProfileReport& report : reports) {
     if (!report.profile.ops.empty()) continue;
@@ -182,22 +205,34 @@ Status WriteTest(const ProfiledTest& test, const ProfileSizes& sizes, bool as_js
                                    test.before ? ComparisonText(report, *test.before) : ""));
 }
 
+// Error model.encoder if tokens are to be generated by a model that makes embeddings.
+Status CheckGenerates(const ProfileFlags& flags, const LoadedModel& model) {
+  if (!flags.generated || !model.facts().encodes()) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "model.encoder",
+                   "this model makes embeddings and generates no tokens; leave -n out");
+}
+
+// Makes room for as many tokens as needed, if --ctx-size does not tell how many. Errors: config.*.
+Status SetCapacity(const ProfileSizes& sizes, LoadedModel& model) {
+  if (model.layers.origin("context.capacity") == Origin::kFlag) return OkStatus();
+  const int64_t needed = sizes.prompt + (model.facts().encodes() ? 0 : sizes.generated);
+  return model.layers.Set("context.capacity", fmt::format("{}", needed), Origin::kFlag, "profile");
+}
+
 Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const ProfileSizes sizes, SizesOf(flags));
   ConfigFlags config = flags.config;
   config.settings.push_back({"sampler.greedy", "true", "profile"});
-  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
-  if (loaded.config.origin("context.capacity") != Origin::kFlag) {
-    const int64_t needed = sizes.prompt + sizes.generated;
-    config.settings.push_back({"context.capacity", fmt::format("{}", needed), "profile"});
-  }
   RL_ASSIGN_OR_RETURN(const auto earlier, EarlierReports(flags.against));
   RL_ASSIGN_OR_RETURN(const auto page, ReportFile::Create(flags.html));
   OpProfiler profiler;
   ModelSessionOptions options;
   options.observer = &profiler;
   RL_ASSIGN_OR_RETURN(ConfiguredModel model, LoadModel(config, console));
-  if (model.model.facts().encodes()) options.outputs = GraphOutputs::kBatch;
+  RL_RETURN_IF_ERROR(CheckGenerates(flags, model.model));
+  const bool encodes = model.model.facts().encodes();
+  if (encodes) options.outputs = GraphOutputs::kBatch;
+  RL_RETURN_IF_ERROR(SetCapacity(sizes, model.model));
   options.plugin_paths = config.plugins;
   RL_ASSIGN_OR_RETURN(const auto engine,
                       ModelSession::Open(std::move(model.model), options,
@@ -207,6 +242,7 @@ Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
                      "profile generates one token after another, and this model denoises canvases; "
                      "use bench --trace FILE --trace-ops");
   }
+  if (encodes) RL_RETURN_IF_ERROR(CheckLength(*engine, static_cast<size_t>(sizes.prompt)));
   RL_ASSIGN_OR_RETURN(auto reports, Measure(*engine, profiler, sizes, !flags.no_peaks));
   std::vector<ProfiledTest> tests;
   for (ProfileReport& report : reports) {

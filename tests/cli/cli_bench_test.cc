@@ -210,25 +210,61 @@ TEST_F(ProfileTest, OpsOfBothTestsFillTheirTime) {
   EXPECT_FALSE(std::getline(lines, line));
 }
 
-TEST_F(ProfileTest, AnEncoderReadsATextAndGeneratesNothing) {
-  const std::filesystem::path config = folder_ / "tiny.yaml", model = folder_ / "tiny.gguf";
-  std::ofstream(config)
-      << "architecture: {family: gemma-embedding, layers: 2, width: 64, heads: 2, "
-         "kv_heads: 1, head_dim: 32, ffn: 96, sliding_window: 16, pattern: 2, "
-         "vocabulary: 2048, context_length: 128, rms_eps: 0.000001, "
-         "rope: {base_global: 1000000, base_sliding: 10000}}\n";
-  const RunResult synth =
-      RunRullama({"synth", "--config", config.string(), "--type", "Q8_0", "--out", model.string()});
-  ASSERT_EQ(synth.exit_code, 0) << synth.err;
-  const RunResult result = RunRullama({"profile", "-m", model.string(), "-p", "40", "-n", "3", "-t",
-                                       "1", "-r", "1", "--json", "--no-peaks"});
+class EncoderProfileTest : public ProfileTest {
+ protected:
+  void SetUp() override {
+    ProfileTest::SetUp();
+    const std::filesystem::path config = folder_ / "tiny.yaml";
+    std::ofstream(config)
+        << "architecture: {family: gemma-embedding, layers: 2, width: 64, heads: 2, "
+           "kv_heads: 1, head_dim: 32, ffn: 96, sliding_window: 16, pattern: 2, "
+           "vocabulary: 2048, context_length: 128, rms_eps: 0.000001, "
+           "rope: {base_global: 1000000, base_sliding: 10000}}\n";
+    const RunResult synth =
+        RunRullama({"synth", "--config", config.string(), "--type", "Q8_0", "--out", model()});
+    ASSERT_EQ(synth.exit_code, 0) << synth.err;
+  }
+  [[nodiscard]] std::string model() const { return (folder_ / "tiny.gguf").string(); }
+  [[nodiscard]] RunResult Profile(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"profile", "-m", model(),  "-t",        "1",
+                                          "-r",      "1",  "--json", "--no-peaks"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunRullama(arguments);
+  }
+};
+
+TEST_F(EncoderProfileTest, ATextIsReadAndTheDenseLayersFollow) {
+  const RunResult result = Profile({"-p", "40"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const json profile = json::parse(result.out);  // one line
-  EXPECT_EQ(profile["test"], "pp40");
-  EXPECT_EQ(profile["steps"], 1);
-  EXPECT_TRUE(std::ranges::any_of(profile["ops"], [](const json& op) {
-    return op["kind"] == "attention";
-  })) << result.out.substr(0, 500);
+  std::istringstream lines(result.out);
+  std::string line;
+  for (const auto& [test, value] :
+       {std::pair("pp40", "blk.1.attn"), std::pair("dense", "dense_2")}) {
+    ASSERT_TRUE(std::getline(lines, line));
+    const json profile = json::parse(line);
+    EXPECT_EQ(profile["test"], test);
+    EXPECT_EQ(profile["steps"], 1);
+    EXPECT_TRUE(std::ranges::any_of(profile["ops"], [value = std::string(value)](const json& op) {
+      return op["value"].get<std::string>().starts_with(value);
+    })) << line.substr(0, 500);
+  }
+  EXPECT_FALSE(std::getline(lines, line));
+}
+
+TEST_F(EncoderProfileTest, NoTokensAreGenerated) {
+  const RunResult result = Profile({"-p", "40", "-n", "3"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("[model.encoder]"));
+}
+
+TEST_F(EncoderProfileTest, ATextIsNoLongerThanTheContext) {
+  const RunResult fits = Profile({"-p", "64", "-c", "64"});
+  EXPECT_EQ(fits.exit_code, 0) << fits.err;
+  const RunResult longest = Profile({"-p", "128"});
+  EXPECT_EQ(longest.exit_code, 0) << longest.err << "no room for tokens to generate is needed";
+  const RunResult result = Profile({"-p", "65", "-c", "64"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("[context.overflow]"));
 }
 
 TEST(Bench, TraceDoesNotReplaceTheModel) {
