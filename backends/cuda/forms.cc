@@ -115,9 +115,9 @@ uint32_t SliceOf(uint32_t rows) { return rows == 2 ? 12288 : 8192; }
 
 // The layout is that of matvec_rows.cuh.
 uint32_t BytesOfRows(uint32_t rows, uint32_t columns, bool pairs) {
-  constexpr uint32_t kVector = 16, kLanes = 32;
+  constexpr uint32_t kVector = 16;
   const uint32_t runs = columns / 16, scales = pairs ? runs / 2 : runs;
-  const uint32_t sums = kRowThreads / kLanes * 2 * rows * kLanes * 4;
+  const uint32_t sums = 2 * rows * kRowThreads * sizeof(float);
   return kVector * (rows * (2 * runs + 4) + rows / 2 * scales) + sums;
 }
 
@@ -217,8 +217,8 @@ class List {
   }
 
   // Products of one row, and of each of several with an adapter, whose rows have to fit shared
-  // memory together. Others of several rows have forms of their own; types that are not often used
-  // share those for any type. Those of q4_k add in another order.
+  // memory together. Others of several rows have forms of their own. Rarely used types share the
+  // forms for any type; q4_k cannot, because its sums are added in another order.
   void AddMatVecDot(const WeightType& type) {
     constexpr auto kDense = static_cast<uint32_t>(gpu::ExpertLayout::kNoExperts);
     constexpr auto kStacked = static_cast<uint32_t>(gpu::ExpertLayout::kStacked);
@@ -249,7 +249,7 @@ class List {
   }
 
   // Several rows on tensor cores: as many columns as shared memory has room for, of short rows all.
-  // Forms for any type, which are dear to compile, take short rows as others.
+  // Forms for any type, which are slow to compile, have one form for rows of all lengths.
   void AddMatVecRows(const Values& values, const WeightType& type) {
     for (const uint32_t own : kMatrixRows) {
       for (const bool is_short : {true, false}) {
@@ -517,8 +517,9 @@ bool HasWarpgroupFormsFor(DType type) {
 bool HasFormsFor(DType type) { return gpu::IsMatrixType(type) && (!kFewForms || IsUsual(type)); }
 
 uint32_t BytesOfMatrixRows(uint32_t rows) {
-  constexpr uint32_t kSquares = 8 * 128;  // sums of squares, beside what a launch gives
-  return BytesOfRows(rows, SliceOf(rows), /*pairs=*/false) + kSquares;
+  // shared_squares, in addition to what a launch gives
+  const uint32_t squares = 2 * rows * (kRowThreads / 32) * sizeof(float);
+  return BytesOfRows(rows, SliceOf(rows), /*pairs=*/false) + squares;
 }
 
 const std::vector<Form>& AllForms() {

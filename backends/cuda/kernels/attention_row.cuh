@@ -222,7 +222,7 @@ __forceinline__ bool Sees(ARGS_ const Keys& keys, int at) {
   return IsOther(ARGS keys, other) && Reaches(ARGS keys, INTS(kv_pos)[other]);
 }
 
-// So many fresh rows are looked at by the lanes of a subgroup together.
+// Up to this many fresh rows the lanes of a subgroup look at one row each.
 constexpr int kRowsOfLanes = SUBGROUP_SIZE;
 __forceinline__ uint LanesWith(bool condition) { return __ballot_sync(0xFFFFFFFFu, condition); }
 __forceinline__ bool IsOfSlot(ARGS_ const Keys& keys, int row) {

@@ -3,7 +3,7 @@
 // WORKGROUP_Y * kOwnRows on, into shared memory as integers of 16 bits, those of a run of 16 with
 // one scale (row_bytes.cuh). A few lanes share a row of weights, and decode it once for all rows of
 // the workgroup. Accumulates in f32, each row in the same order whatever kOwnRows is. Several rows
-// without adapters and experts have a kernel of their own (matvec_rows.cuh).
+// with neither adapters nor experts have a kernel of their own (matvec_rows.cuh).
 //
 // With a mixture of experts the rows of weights are those of the experts chosen for the row, one
 // expert after another; or, for the sum of what experts make of a part of the row each, side by
@@ -72,22 +72,6 @@ __forceinline__ void StoreQuad(ARGS_ uint own, uint quad, const QuadBytes& bytes
   if (HasScale(quad)) shared_scale[own * kRuns + place] = bytes.scale;
 }
 
-// (residual + x * factor * weight) * scale in place of x, which one block leaves for others.
-__forceinline__ void AddResidual(ARGS_ const Prologue& first, uint own, uint row, float4* x,
-                                 const float4* residual, const float4* weight) {
-  const float scale = first.scale == nullptr ? 1.0f : FLOATS_AT(first.scale)[0];
-  NoteSquares(own, x);
-  BARRIER();
-  const float factor = InverseRoot(SquaresOfRow(own) / float(push.k) + first.eps);
-  const bool leads = WORKGROUP == 0 && first.sum != nullptr;
-  float4* sums = OUT_FLOAT4S_AT(AdvanceBy(first.sum, row, push.k * 4));
-  UNROLL for (uint t = 0; t < kTurns; ++t) {
-    const uint quad = t * THREADS + ME;
-    x[t] = (residual[t] + x[t] * factor * weight[t]) * scale;
-    if (leads && quad < push.k / 4) sums[quad] = x[t];
-  }
-}
-
 // A row before its last norm, and the weights of that: all that is read is on its way at once.
 __forceinline__ void LoadNormedRow(ARGS_ const Prologue& first, uint own, float4* x,
                                    float4* norm_weight) {
@@ -100,7 +84,12 @@ __forceinline__ void LoadNormedRow(ARGS_ const Prologue& first, uint own, float4
     LoadQuads(ARGS weight, first.weight, 1.0f);
   }
   LoadQuads(ARGS norm_weight, first.norm_weight, 1.0f);
-  if (adds) AddResidual(ARGS first, own, row, x, residual, weight);
+  if (!adds) return;
+  const float scale = ScaleOf(ARGS first);
+  NoteSquares(own, x);
+  BARRIER();
+  const float factor = InverseRoot(SquaresOfRow(own) / float(push.k) + first.eps);
+  AddResidual(ARGS first, row, x, residual, weight, factor, scale);
 }
 
 __forceinline__ void StageNormedRow(ARGS_ const Prologue& first, uint own) {
@@ -112,6 +101,12 @@ __forceinline__ void StageNormedRow(ARGS_ const Prologue& first, uint own) {
   UNROLL for (uint t = 0; t < kTurns; ++t) {
     if (t * THREADS < push.k / 4) StoreQuad(ARGS own, t * THREADS + ME, bytes[t]);
   }
+}
+
+// The factor of the last norm, after all of the row has been staged.
+__forceinline__ float FactorOf(ARGS_ const Prologue* first, uint own) {
+  if (first == nullptr || first->norm_eps < 0.0f) return 1.0f;
+  return InverseRoot(SquaresOfRow(own + kOwnRows) / float(push.k) + first->norm_eps);
 }
 
 // The sums of a row with this block's rows of A, of which a thread has the first quads. They have

@@ -42,6 +42,7 @@ static_assert(sizeof(uint4) * (kOwnRows * kRowStride + kColumnPairs * kScales) +
                       sizeof(float) * kWarps * kSums * 32 <=
                   SHARED_BYTES,
               "a launch gives less memory");
+static_assert(4 * kTurns * THREADS <= kSlice, "a row that is normed has room");
 static_assert(kSlice == 2048 || kSlice % 4096 == 0, "a slice has whole steps of all lanes");
 
 struct Own {
@@ -96,19 +97,6 @@ __forceinline__ float FindFactors(OWNED_ ARGS_ const Prologue& first) {
   return FactorOfLane(ARGS 0, first.eps);
 }
 
-// (residual + x * factor * weight) * scale in place of x, which one block leaves for others.
-__forceinline__ void AddResidual(ARGS_ const Prologue& first, uint row, float4* x,
-                                 const float4* residual, const float4* weight, float factor) {
-  const float scale = first.scale == nullptr ? 1.0f : FLOATS_AT(first.scale)[0];
-  const bool leads = WORKGROUP == 0 && first.sum != nullptr;
-  float4* sums = OUT_FLOAT4S_AT(AdvanceBy(first.sum, row, push.k * 4));
-  UNROLL for (uint t = 0; t < kTurns; ++t) {
-    const uint quad = t * THREADS + ME;
-    x[t] = (residual[t] + x[t] * factor * weight[t]) * scale;
-    if (leads && quad < push.k / 4) sums[quad] = x[t];
-  }
-}
-
 // Some rows before their norms.
 struct SomeRows {
   float4 x[kAtATime * kTurns], residual[kAtATime * kTurns];
@@ -144,7 +132,7 @@ __forceinline__ void StageNormedRows(OWNED_ ARGS_ const Prologue& first) {
       if (adds) {
         const float factor = __shfl_sync(0xFFFFFFFFu, factors, own);
         AddResidual(ARGS first, FirstOwnRow() + own, row, rows.residual + i * kTurns, weight,
-                    factor);
+                    factor, ScaleOf(ARGS first));
       }
       NoteSquares(own + kOwnRows, row);
       UNROLL for (uint t = 0; t < kTurns; ++t) {
@@ -249,8 +237,8 @@ struct Four {
   int of[4];
 };
 
-// sums + the products of eight codes of each row of weights with eight bytes of x. Sums of bits are
-// integers that begin with kSmallBits.
+// sums + the products of eight codes of each row of weights with eight bytes of x. Sums begin
+// with kSmallBits, so that their bits are those of a float (small_numbers.cuh).
 __forceinline__ Four WithProducts(const Four& sums, uint first0, uint second0, uint first1,
                                   uint second1, uint x0, uint x1) {
   Four out;
@@ -303,8 +291,8 @@ __forceinline__ void AddSums(OWNED_ const Four& high, const Four& low, float4 sc
   }
 }
 
-// A pair of chunks of q4_k, as AddDotPair in matvec_dot.cuh.
-__forceinline__ void AddPair(OWNED_ const RawChunk* raw, uint there, uint place, uint next) {
+// A pair of chunks of q4_k, of which the first is even, as AddDotPair in matvec_dot.cuh.
+__forceinline__ void AddPair(OWNED_ const RawChunk* raw, uint there, uint in_slice) {
   uint2 scales[2];
   float d[2], minimum[2];
   UNROLL for (uint row = 0; row < 2; ++row) {
@@ -314,7 +302,8 @@ __forceinline__ void AddPair(OWNED_ const RawChunk* raw, uint there, uint place,
     scales[row] = ScalesMins(header, (there & 7) >> 1);
   }
   UNROLL for (uint run = 0; run < 2; ++run) {
-    const RunOfX x = RunAt(place + run * 16);
+    const uint place = PlaceOf(in_slice, run), next = PlaceOf(in_slice | 1, run);
+    const RunOfX x = RunAt(place);
     uint4 codes[4];
     Terms terms;
     UNROLL for (uint row = 0; row < 2; ++row) {
@@ -328,8 +317,8 @@ __forceinline__ void AddPair(OWNED_ const RawChunk* raw, uint there, uint place,
       const float4 scale = x.scale[pair * kScales];
       Four high = NoSums(), low = NoSums();
       UNROLL for (uint c = 0; c < 2; ++c) {
-        ReadBytes(MINE(b)[0], bytes + c * next, x.is_own);
-        ReadBytes(MINE(b)[1], bytes + kRuns + c * next, x.is_own);
+        ReadBytes(MINE(b)[0], bytes + c * (next - place), x.is_own);
+        ReadBytes(MINE(b)[1], bytes + kRuns + c * (next - place), x.is_own);
         AddRunProducts(high, codes[c * 2], codes[c * 2 + 1], MINE(b)[0]);
         AddRunProducts(low, codes[c * 2], codes[c * 2 + 1], MINE(b)[1]);
       }
@@ -343,10 +332,11 @@ __forceinline__ uint4 WordsOf(const Chunk& c, uint run) {
 }
 
 // A chunk, as AddDotChunk in matvec_dot.cuh.
-__forceinline__ void AddChunk(OWNED_ const RawChunk* raw, uint there, uint place, uint next) {
+__forceinline__ void AddChunk(OWNED_ const RawChunk* raw, uint there, uint in_slice) {
+  const uint place[2] = {PlaceOf(in_slice, 0), PlaceOf(in_slice, 1)};
   const Chunk c[2] = {Unpack(raw[0], there), Unpack(raw[1], there)};
   UNROLL for (uint run = 0; run < 2; ++run) {
-    const RunOfX x = RunAt(place + run * next);
+    const RunOfX x = RunAt(place[run]);
     Terms terms;
     UNROLL for (uint row = 0; row < 2; ++row) {
       terms.factor[row] = c[row].scale[run];
@@ -368,12 +358,12 @@ __forceinline__ void AddChunk(OWNED_ const RawChunk* raw, uint there, uint place
 __forceinline__ void AddStep(OWNED_ ARGS_ uint step, uint i, uint lane) {
   const uint chunk = ChunkOf(push, step, lane);
   const uint there = min(chunk, Chunks(push) - kChunksOfStep);
-  const uint place = PlaceOf(chunk % (kSlice / 32), 0);
+  const uint in_slice = chunk % (kSlice / 32);
   const RawChunk* raw = MINE(raw) + i * 2 * kChunksOfStep;
   if (kPairs) {
-    AddPair(OWNED raw, there, place, 8);
+    AddPair(OWNED raw, there, in_slice);
   } else {
-    AddChunk(OWNED raw, there, place, 8);
+    AddChunk(OWNED raw, there, in_slice);
   }
 }
 

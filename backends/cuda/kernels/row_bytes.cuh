@@ -1,5 +1,6 @@
 // A row of x as bytes: integers of 16 bits, those of a run of 16 with one scale, high and low bytes
-// apart, because products of bytes take bytes. Every kernel makes the same integers of a row.
+// apart, because products of bytes take bytes; and what both kernels of such rows share. Every
+// kernel makes the same integers of a row.
 #include "small_numbers.cuh"
 
 // Two chunks of q4_k that follow each other have their scales together: a lane takes both. Forms
@@ -17,7 +18,7 @@ __forceinline__ uint PlaceOf(uint chunk, uint run) {
   return (chunk >> 3) * 16 + run * 8 + (chunk & 7);
 }
 
-// The same of the run that has element 16 * i: ChunkAt the other way.
+// The same of the run that has element 16 * i. The inverse of ChunkAt.
 __forceinline__ uint PlaceOfRun(uint i) {
   if (kType == kQ4_K || kType == kQ5_K) {
     return PlaceOf((i >> 4) * 8 + ((i >> 2) & 3) * 2 + (i & 1), (i >> 1) & 1);
@@ -58,8 +59,7 @@ struct QuadBytes {
 // Four threads, which follow each other, have a run, and eight those that have a scale together.
 __forceinline__ QuadBytes BytesOf(float4 x) {
   const float4 a = fabs(x);
-  // max() may drop what is not a number: it becomes an infinite scale, and so a result that is
-  // none.
+  // fmaxf() may drop a NaN. The scale becomes infinite instead, and so the result NaN.
   const bool is_number = !IsNan(a.x + a.y + a.z + a.w);
   float most = is_number ? fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)) : kInfinity;
   most = fmaxf(most, ShuffleXor(most, 1));
@@ -85,8 +85,7 @@ __forceinline__ bool HasScale(uint quad) { return (quad & 3) == 0 && (!kPairs ||
 // A plan of one row looks up no number of rows.
 __forceinline__ uint FirstOwnRow() { return kOneRow != 0 ? 0 : WORKGROUP_Y * kOwnRows; }
 
-// ---- norms of rows, and what is read of them
-// -----------------------------------------------------
+// ---- norms of rows ------------------------------------------------------------------------------
 
 // The sum of the squares of each row, by warp: of the row as it comes, then of what it becomes.
 __shared__ float4 shared_squares[2 * kOwnRows * SUBGROUP_COUNT / 4];
@@ -123,10 +122,21 @@ __forceinline__ void LoadQuads(ARGS_ float4* quads, Memory row, float otherwise)
   }
 }
 
-// The factor of the last norm, after all of the row has been staged.
-__forceinline__ float FactorOf(ARGS_ const Prologue* first, uint own) {
-  if (first == nullptr || first->norm_eps < 0.0f) return 1.0f;
-  return InverseRoot(SquaresOfRow(own + kOwnRows) / float(push.k) + first->norm_eps);
+__forceinline__ float ScaleOf(ARGS_ const Prologue& first) {
+  return first.scale == nullptr ? 1.0f : FLOATS_AT(first.scale)[0];
+}
+
+// (residual + x * factor * weight) * scale in place of x, which one block leaves for others.
+__forceinline__ void AddResidual(ARGS_ const Prologue& first, uint row, float4* x,
+                                 const float4* residual, const float4* weight, float factor,
+                                 float scale) {
+  const bool leads = WORKGROUP == 0 && first.sum != nullptr;
+  float4* sums = OUT_FLOAT4S_AT(AdvanceBy(first.sum, row, push.k * 4));
+  UNROLL for (uint t = 0; t < kTurns; ++t) {
+    const uint quad = t * THREADS + ME;
+    x[t] = (residual[t] + x[t] * factor * weight[t]) * scale;
+    if (leads && quad < push.k / 4) sums[quad] = x[t];
+  }
 }
 
 // PrefetchAll by the lanes of a subgroup.
