@@ -79,7 +79,7 @@ uint own_rows;
 // read different banks.
 uint PlaceOf(uint chunk, uint run) { return (chunk >> 3) * 16 + run * 8 + (chunk & 7); }
 
-// The same of the run that has element 16 * i: ChunkAt the other way.
+// The same of the run that has element 16 * i. The inverse of ChunkAt.
 uint PlaceOfRun(uint i) {
   if (kType == kQ4_K || kType == kQ5_K) {
     return PlaceOf((i >> 4) * 8 + ((i >> 2) & 3) * 2 + (i & 1), (i >> 1) & 1);
@@ -287,7 +287,8 @@ float ExtraOf(uint own, uint weight_row, uint end) {
 // With an adapter an invocation keeps the sums of one row of weights, for each row of x and half:
 // its place in its group of lanes is the turn over rows of weights that it keeps them of. So
 // nothing waits for the sums with A before all products with weights are there, and then one
-// subgroup does, or two: if all of them looked, they would queue for the one place in memory.
+// subgroup awaits the sums of each row of x and half: if all of them looked, they would queue for
+// the one place in memory.
 float kept[kOwnRows * kHalves];
 const uint kQuadsOfB = 2;
 vec4 first_b[kQuadsOfB * kHalves];  // of that row, on their way
@@ -297,8 +298,9 @@ uvec2 RowOfB(uint half_glu, uint weight_row) {
   return AdvanceBy(half_glu == 0 ? adapter.b : adapter.b2, weight_row, p.span);
 }
 
-// Asks for the first quads of B, whose rows end in zeros. They are read as what tasks write is: a
-// compiler may delay what nothing writes until it is used, when all would wait for it.
+// Asks for the first quads of B, whose rows end in zeros. They are read as memory that tasks
+// write: a compiler may delay loads of what nothing writes until it is used, when all would wait
+// for it.
 void LoadB(uint weight_row, uint end) {
   [[unroll]] for (uint i = 0; i < kQuadsOfB * kHalves; ++i) first_b[i] = vec4(0);
   if (weight_row >= end) return;
@@ -331,10 +333,14 @@ void LookForSum() {
 }
 
 // Brings the sums of each row of x and half into shared memory, where workgroups for A have others:
-// kMostRank places for each, with zeros beyond the rank.
+// kMostRank places for each, with zeros beyond the rank. With kTogether all subgroups take the same
+// turns.
 void AwaitSums() {
-  for (uint i = Index(); i < Awaited(); i += gl_WorkGroupSize.x) {
-    const float sum = AwaitedSum(PlaceOfAwaited(i), i == Index() ? looked : kNoSumYet);
+  const uint first_together = kTogether != 0 ? 0 : FirstTogether();
+  for (uint first = 0; first + first_together < Awaited(); first += gl_WorkGroupSize.x) {
+    const uint i = first + Index();
+    if (i >= Awaited()) continue;
+    const float sum = AwaitedSum(PlaceOfAwaited(i), first == 0 ? looked : kNoSumYet);
     shared_sums_of_a[i] = i % kMostRank < p.count ? sum : 0.0;
   }
   barrier();
@@ -381,8 +387,8 @@ void Store(uint own, uint lane, uint weight_row, uint end, float extra) {
 WeightRow rows[kHalves];  // whose first chunks are on their way; set by main()
 
 // Multiplies rows of weights, a group of lanes one at a time: from row `from` of those of the
-// workgroup, which end at `end`, to `stop`.
-void MultiplyRows(uint from, uint stop, uint end) {
+// workgroup, which end at `end`, to `stop`. `looks`: for the sum with A that it awaits after them.
+void MultiplyRows(uint from, uint stop, uint end, bool looks) {
   const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
   const uint groups = gl_WorkGroupSize.x / p.lanes;  // that have a row of weights each
   // A subgroup without a row leaves its time to the others.
@@ -402,7 +408,7 @@ void MultiplyRows(uint from, uint stop, uint end) {
       if (ends_row && !ends) {
         [[unroll]] for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(weight_row + groups, h);
       }
-      if (kAdapted != 0 && ends_row && first_row + groups >= stop) LookForSum();
+      if (kAdapted != 0 && looks && ends_row && first_row + groups >= stop) LookForSum();
       [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
         AddChunk(first + i * p.lanes + lane, i);
         [[unroll]] for (uint h = 0; h < kHalves; ++h) {
@@ -429,7 +435,7 @@ void MultiplyAdaptedRows(uint begin, uint end) {
   for (uint from = begin; from < end; from += gl_WorkGroupSize.x) {
     [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) kept[i] = 0.0;
     const uint stop = min(from + gl_WorkGroupSize.x, end);
-    MultiplyRows(from, stop, end);
+    MultiplyRows(from, stop, end, from == begin);
     if (from == begin) {
       AwaitSums();
     } else {
@@ -471,6 +477,6 @@ void main() {
   if (kAdapted != 0) {
     MultiplyAdaptedRows(begin, end);
   } else {
-    MultiplyRows(begin, end, end);
+    MultiplyRows(begin, end, end, false);
   }
 }
