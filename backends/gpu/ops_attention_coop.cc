@@ -178,11 +178,12 @@ bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
   const bool narrow = target.can.matrix_units && target.can.special_kernels && a.canvas &&
                       a.rows >= kMinRows && a.dim <= kMaxFreshDim;
   if (a.type != DType::kF32 || has_old) return false;
-  const bool averages = !target.prefers.precise_products && a.rows >= kHalfFreshRows;
+  // one f16 number for each (kHalfFreshRows)
+  const bool has_half_keys = !target.prefers.precise_products && a.rows >= kHalfFreshRows;
   const bool sees_later = a.canvas || plan.graph().input(plan.op(), Attention::q_end) != nullptr;
-  const int64_t half_queries = averages && sees_later ? HalfQueriesOf(target, a) : 0;
+  const int64_t half_queries = has_half_keys && sees_later ? HalfQueriesOf(target, a) : 0;
   if (!narrow && half_queries == 0 && !FitsCoop(target, a)) return false;
-  const uint32_t parts = (narrow && averages) || half_queries > 0 ? 1 : 2;
+  const uint32_t parts = (narrow && has_half_keys) || half_queries > 0 ? 1 : 2;
   const HalfRows keys = HalfHeads(plan, plan.InputIndex(Attention::k_new), parts);
   const HalfRows values = HalfHeads(plan, plan.InputIndex(Attention::v_new), parts);
   if (narrow) {

@@ -15,7 +15,7 @@ constexpr uint32_t kGemvThreads = 128;
 constexpr uint64_t kMatrixUnitPartTerms = 256;
 
 // Rows of x of a product that fit in shared memory at the same time, as matvec_dot stages them
-// (kRuns), beside what its reductions take and, with an adapter, its sums (sums_of_a).
+// (kRuns), in addition to what its reductions take and, with an adapter, its sums (sums_of_a).
 uint64_t StagedRows(const Target& target, const ProductShape& shape) {
   constexpr uint64_t kReductionBytes = 2048, kMostSubgroups = 256;
   constexpr uint64_t kSumBytes = kernels::MatVecDot::kMostRowsOfA * kMostSubgroups * sizeof(float);

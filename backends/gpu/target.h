@@ -36,9 +36,10 @@ struct Capabilities {
   // subgroups multiply (matmul_warpgroup); null: there is none.
   bool (*multiplies_by_warpgroups)(DType) = nullptr;
   bool integer_dot = false;  // products of one row by dot products of bytes
-  // The most rows of which a workgroup computes the same together on matrix units, in integers, so
-  // that each row has the sums that it has alone: a power of two, or 0 for none. Shared memory need
-  // not have room for whole rows.
+  // The most rows of x that a workgroup multiplies together on matrix units, in integers, so that
+  // each has the sums that it has alone: a power of two; 1: rows are multiplied one by one; 0:
+  // there is no such kernel, and up to four rows share dot products. Shared memory need not have
+  // room for whole rows.
   uint32_t integer_matrix_rows = 0;
   bool half_norms = false;     // to_half applies the norms of its rows (kernels.def)
   bool row_attention = true;   // there is a kernel for attention with one query row
