@@ -273,14 +273,16 @@ int64_t StepRows(const Rows& rows) {
   return count;
 }
 
-// Where keys and values are rounded to f16 or less, a backend may round queries and weights of many
-// rows as well, and all of them where rows see later ones and there is no cache.
+// Where keys and values are rounded to f16 or less, a backend may round the queries and weights of
+// many rows as well. Where rows see later ones and there is no cache, it may round queries, keys,
+// values and weights.
 ToleranceClass ToleranceOf(const Setup& s) {
-  constexpr int64_t kManyRows = 16;
+  constexpr int64_t kManyRows = 16, kManyFreshRows = 64;
+  const int64_t rows = StepRows(s.rows);
+  const bool is_half = s.dtype.keys != DType::kF32 && s.dtype.values != DType::kF32;
   const bool sees_later = !s.cached && (s.mask == RL_MASK_CANVAS || s.reach > 0);
-  const bool rounded = sees_later || (s.dtype.keys != DType::kF32 && s.dtype.values != DType::kF32);
-  return rounded && StepRows(s.rows) >= kManyRows ? ToleranceClass::kHalfFactors
-                                                  : ToleranceClass::kContraction;
+  const bool rounded = (is_half && rows >= kManyRows) || (sees_later && rows >= kManyFreshRows);
+  return rounded ? ToleranceClass::kHalfFactors : ToleranceClass::kContraction;
 }
 
 // Positions and slots of the rows in the order of the step.
