@@ -90,6 +90,36 @@ void BatchProducts(CaseBuilder& b, DType dtype) {
   }
 }
 
+struct BatchWeights {
+  const char* name;
+  int64_t n, k;
+  DType dtype;
+  bool gated = true;  // gated products as well
+};
+
+// Rows of x of which no shared memory has room for all columns, so that a kernel takes these in
+// slices; and so many rows of weights that each workgroup of a large GPU has several tiles of them.
+constexpr BatchWeights kWideWeights[] = {{"k12544", 64, 12544, DType::kQ4_K},
+                                         {"k12544", 64, 12544, DType::kQ6_K},
+                                         {"k12544", 64, 12544, DType::kQ8_0},
+                                         {"k18432", 64, 18432, DType::kQ4_K},
+                                         {"k18432", 64, 18432, DType::kQ6_K},
+                                         {"k18432", 64, 18432, DType::kQ8_0},
+                                         {"n10000_k8448", 10000, 8448, DType::kQ4_K, false},
+                                         {"n40000", 40000, kBatchWidth, DType::kQ4_K}};
+
+void BatchWideProducts(CaseBuilder& b, const BatchWeights& w) {
+  AddCaches(b, kSmallCaches);
+  const ValueId x = b.Floats("x", F({kT, w.k}), -1, 1);
+  const TensorType type(w.dtype, {w.n, w.k});
+  b.Output(b.graph().Add(ops::Linear(x, b.Weight("weight", type)), "product"));
+  if (!w.gated) return;
+  b.Output(b.graph().Add(
+      ops::GeGluLinear{
+          .x = x, .gate_weight = b.Weight("gate", type), .up_weight = b.Weight("up", type)},
+      "gated"));
+}
+
 void BatchAdapted(CaseBuilder& b, DType dtype) {
   AddCaches(b, kSmallCaches);
   const ValueId x = b.Floats("x", F({kT, kBatchWidth}), -1, 1);
@@ -379,6 +409,16 @@ std::vector<CaseSpec> BatchCases() {
   add("experts", OpKind::kMoeFfn, BatchExperts, DType::kQ3_K, kManySlots);
   add("experts", OpKind::kMoeFfn, BatchExperts, DType::kQ6_K, kFewSlots);
   add("products", OpKind::kMatMul, BatchProducts, DType::kQ4_K, kMostSlots);
+  for (const BatchWeights& weights : kWideWeights) {
+    const int64_t slots = weights.n > 64 ? kFewSlots : kManySlots;
+    cases.push_back(
+        {fmt::format("products/{}_{}_{}_slots_wide", NameOf(weights.dtype), weights.name, slots),
+         OpKind::kMatMul, [&weights, slots](uint64_t seed) {
+           CaseBuilder b(seed, slots, slots);
+           BatchWideProducts(b, weights);
+           return std::move(b).Finish(ToleranceClass::kComposite);
+         }});
+  }
   for (const int64_t slots : {kFewSlots, kManySlots, kMostSlots}) {
     add("layer", OpKind::kAttention, BatchLayer, DType::kQ4_K, slots);
   }
