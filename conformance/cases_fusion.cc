@@ -209,13 +209,15 @@ void Adapted(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
-// Products of so many rows of weights that a workgroup has more of them than invocations, of a rank
-// that is no multiple of a vector.
-void AdaptedManyRows(CaseBuilder& b) {
-  constexpr int64_t kColumns = 256, kRows = 5000, kRank = 9;
+// Products of so many rows of weights that a workgroup has more of them than invocations: on a
+// device with one workgroup (llvmpipe) 5,000, on an H200 70,000. The rank is not a multiple of
+// four.
+constexpr int64_t kAdaptedRows = 5000, kMostAdaptedRows = 70000;
+void AdaptedManyRows(CaseBuilder& b, int64_t rows) {
+  constexpr int64_t kColumns = 256, kRank = 9;
   GraphBuilder& g = b.graph();
   const ValueId x = b.Floats("x", F({kT, kColumns}));
-  const TensorType weight{DType::kQ4_K, {kRows, kColumns}};
+  const TensorType weight{DType::kQ4_K, {rows, kColumns}};
   b.Output(AdaptedLinear(b, x, "down", weight, kRank));
   const ValueId gate = AdaptedLinear(b, x, "gate", weight, kRank);
   const ValueId up = AdaptedLinear(b, x, "up", weight, kRank);
@@ -414,11 +416,14 @@ std::vector<CaseSpec> NeighbourCases() {
                        }});
     }
   }
-  cases.push_back({"adapted_many_rows", OpKind::kMatMul, [](uint64_t seed) {
-                     CaseBuilder b(seed, 1);
-                     AdaptedManyRows(b);
-                     return std::move(b).Finish(ToleranceClass::kComposite);
-                   }});
+  for (const int64_t rows : {kAdaptedRows, kMostAdaptedRows}) {
+    cases.push_back({fmt::format("adapted_many_rows{}", rows == kMostAdaptedRows ? "_wide" : ""),
+                     OpKind::kMatMul, [rows](uint64_t seed) {
+                       CaseBuilder b(seed, 1);
+                       AdaptedManyRows(b, rows);
+                       return std::move(b).Finish(ToleranceClass::kComposite);
+                     }});
+  }
   for (const int64_t dim : {2, 64, 256}) {
     for (const bool half : {false, true}) {
       cases.push_back({fmt::format("heads_n{}{}", dim, half ? "_f16" : ""), OpKind::kRope,
