@@ -26,11 +26,11 @@ constexpr const char* kTowersPath = "model.mmproj";
 Result<downloads::ModelPaths> PullNow(const RemoteName& name, Console& console) {
   PullView view(console, /*json=*/false);
   Puller puller(name, {}, ProcessPullHooks(view, /*verbose=*/false));
-  RL_ASSIGN_OR_RETURN(const downloads::PullPlan plan, puller.Plan());
-  const Status pulled = puller.CarryOut(plan);
+  const Result<downloads::PullPlan> plan = puller.Plan();
+  const Status pulled = plan ? puller.CarryOut(*plan) : tl::unexpected(plan.error());
   view.Finish(pulled ? nullptr : &pulled.error());
   if (!pulled) return tl::unexpected(pulled.error());
-  return plan.paths;
+  return plan->paths;
 }
 
 std::optional<downloads::ModelPaths> FindCached(const downloads::HubName& name) {

@@ -35,6 +35,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         hub, path = self.server.hub, self.path.split("?")[0]
         if path == f"/api/models/{REPO}/revision/main":
+            hub.asked.set()
+            hub.answers.wait()
             return self.answer(200, json.dumps({"sha": COMMIT}).encode())
         if path == f"/api/models/{REPO}/tree/{COMMIT}":
             return self.answer(200, json.dumps(hub.tree).encode())
@@ -105,6 +107,9 @@ class Hub:
         self.data, self.digest = data, hashlib.sha256(data).hexdigest()
         self.lock, self.requests, self.sent, self.fault = threading.Lock(), [], 0, None
         self.tree = [self.entry(NAME)]
+        # Whether the model's commit was asked for, and whether the answer to that may be sent.
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.answers.set()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.hub = self
         self.port = self._server.server_address[1]

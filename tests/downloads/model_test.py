@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -142,6 +143,18 @@ class ModelTest(unittest.TestCase):
         self.hub.forget()
         self.check_answer("run", "-hf", REPO)
         self.assertLess(self.hub.sent, len(self.hub.data), "what was there is not sent again")
+
+    def test_interrupted_before_the_download(self):
+        self.hub.answers.clear()
+        self.addCleanup(self.hub.answers.set)
+        process = subprocess.Popen(
+            [PROGRAM, "run", "-hf", REPO, *QUESTION], env=self.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self.assertTrue(self.hub.asked.wait(30))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertIn("run the same command again", errors)
 
     def post(self, server, body):
         url, json_type = f"http://127.0.0.1:{server.port}/api/pull", {"Content-Type": "application/json"}
