@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Load of texts for a server of embeddings: so many at once, until each was asked for.
+"""Measures a server of embeddings: clients ask for the vectors of texts until each text was asked for.
 
-    bench/embed_load.py URL TEXTS [--at-once 32] [--repeat 4] [--together]
+    bench/embed_load.py URL TEXTS [--model NAME] [--at-once 32] [--repeat 4] [--together]
 
 TEXTS is a JSON list of texts. As many clients as --at-once, each with a connection that it keeps, ask
 POST /v1/embeddings for one text after another; with --together one client asks for that many texts in each request.
@@ -12,83 +12,64 @@ and how busy this program was, which must not limit the server. Exit status 1 if
 Python 3.11 and its standard library.
 """
 import argparse
+import contextlib
+import http.client
 import json
 import queue
-import socket
 import statistics
 import sys
 import threading
 import time
 from urllib.parse import urlsplit
 
-HEAD_BYTES = 1 << 16  # of an answer, at most
 TIMEOUT_S = 600
+HEADERS = {"Content-Type": "application/json"}
+SHOWN_BYTES = 600  # of an answer that is not a list of vectors
 
 
 class LoadError(Exception):
-    """An answer that is no list of vectors. The text has its beginning."""
-
-
-class ClosedError(Exception):
-    """The server closed the connection before it answered."""
+    """An answer that is not a list of vectors. The message is its beginning."""
 
 
 class Client:
     """Asks for vectors, on a connection that it keeps as long as the server does."""
 
-    def __init__(self, url):
-        self.address = urlsplit(url)
-        self.host = self.address.netloc
-        self._connect()
+    def __init__(self, url, model):
+        self.fields = {"encoding_format": "base64"} | ({"model": model} if model else {})
+        self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)
 
-    def _connect(self):
-        self.socket = socket.create_connection((self.address.hostname, self.address.port), timeout=TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def close(self):
+        self.connection.close()
 
     def request(self, texts):
-        """The bytes of a request."""
-        body = json.dumps({"input": texts, "encoding_format": "base64"}).encode()
-        head = (f"POST /v1/embeddings HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\n\r\n")
-        return head.encode() + body
+        """The body of a request."""
+        return json.dumps({"input": texts, **self.fields}).encode()
 
     def ask(self, request, count):
         """The body of the answer to a request for `count` vectors."""
         try:
             return self._exchange(request, count)
-        except (ClosedError, ConnectionError):  # servers close connections that are idle for some seconds
-            self._connect()
+        except ConnectionError:  # servers close connections that are idle for some seconds
+            self.connection.close()
             return self._exchange(request, count)
 
     def _exchange(self, request, count):
-        self.socket.sendall(request)
-        data = self._more(HEAD_BYTES)
-        while b"\r\n\r\n" not in data:
-            data += self._more(HEAD_BYTES)
-        head, _, body = data.partition(b"\r\n\r\n")
-        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
-        parts, left = [body], int(fields[b"content-length"]) - len(body)
-        while left > 0:
-            parts.append(self._more(left))
-            left -= len(parts[-1])
-        body = b"".join(parts)
-        if head.split(b" ", 2)[1] != b"200" or body.count(b'"embedding":') != count:
-            raise LoadError((head + b"\n" + body)[:600].decode(errors="replace"))
+        self.connection.request("POST", "/v1/embeddings", request, HEADERS)
+        answer = self.connection.getresponse()
+        body = answer.read()
+        if answer.status != 200 or body.count(b'"embedding":') != count:
+            shown = body[:SHOWN_BYTES].decode(errors="replace")
+            raise LoadError(f"{answer.status} {answer.reason}: {shown}")
         return body
-
-    def _more(self, most):
-        data = self.socket.recv(most)
-        if not data:
-            raise ClosedError("the server closed the connection")
-        return data
 
 
 def tokens_of(body):
-    return json.loads(body)["usage"]["prompt_tokens"]
+    """How many tokens the server read for an answer."""
+    return int(json.loads(body)["usage"]["prompt_tokens"])
 
 
-def load(url, texts, clients, repeat, size):
-    """Asks for all texts `repeat` times, `size` in a request. Returns the object to print."""
+def load(url, model, texts, clients, repeat, size):
+    """Asks for all texts `repeat` times, `size` in a request. Returns the object to print; LoadError."""
     groups = [texts[i:i + size] for i in range(0, len(texts), size)]
     waiting = queue.SimpleQueue()
     for _ in range(repeat):
@@ -97,25 +78,28 @@ def load(url, texts, clients, repeat, size):
     times, tokens, errors = [], [], []
     begin_together = threading.Barrier(clients + 1)
 
+    def work(client, number):
+        group = groups[number % len(groups)]
+        tokens_of(client.ask(client.request(group), len(group)))
+        begin_together.wait()
+        while not errors:
+            try:
+                group = waiting.get_nowait()
+            except queue.Empty:
+                return
+            request, sent = client.request(group), time.perf_counter()
+            body = client.ask(request, len(group))
+            times.append(time.perf_counter() - sent)
+            tokens.append(tokens_of(body))
+
     def run(number):
         try:
-            client = Client(url)
-            group = groups[number % len(groups)]
-            client.ask(client.request(group), len(group))
-            begin_together.wait()
-            while not errors:
-                try:
-                    group = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                request, sent = client.request(group), time.perf_counter()
-                body = client.ask(request, len(group))
-                times.append(time.perf_counter() - sent)
-                tokens.append(tokens_of(body))
+            with contextlib.closing(Client(url, model)) as client:
+                work(client, number)
         except threading.BrokenBarrierError:
-            pass  # another one failed
-        except (OSError, LoadError, ClosedError, ValueError) as error:
-            errors.append(str(error))
+            return  # another client failed
+        except Exception as error:  # any other failure too has to end the other clients
+            errors.append(f"{type(error).__name__}: {error}")
             begin_together.abort()
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(clients)]
@@ -131,25 +115,50 @@ def load(url, texts, clients, repeat, size):
     seconds, busy = time.perf_counter() - begin, time.process_time() - busy
     if errors:
         raise LoadError(errors[0])
+    if len(times) != repeat * len(groups):
+        raise LoadError(f"{len(times)} of {repeat * len(groups)} requests were answered")
     return {"requests": len(times), "tokens": sum(tokens), "seconds": round(seconds, 4),
             "tokens_per_second": round(sum(tokens) / seconds, 1),
             "request_ms": round(1000 * statistics.median(times), 2), "client_busy": round(busy / seconds, 3)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url", help="http://HOST:PORT")
-    parser.add_argument("texts", help="a JSON list of texts")
-    parser.add_argument("--at-once", type=int, default=32)
-    parser.add_argument("--repeat", type=int, default=4)
-    parser.add_argument("--together", action="store_true")
-    arguments = parser.parse_args()
-    with open(arguments.texts, encoding="utf-8") as file:
+def texts_of(path):
+    """The texts of a file. ValueError if it is not a list of texts or has none."""
+    with open(path, encoding="utf-8") as file:
         texts = json.load(file)
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{path} is not a JSON list of one or more texts")
+    return texts
+
+
+def http_url(text):
+    address = urlsplit(text)
+    if address.scheme != "http" or not address.hostname:
+        raise ValueError
+    return text
+
+
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def main(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", type=http_url, help="http://HOST:PORT")
+    parser.add_argument("texts", help="a JSON list of texts")
+    parser.add_argument("--model", help="the model as the server names it; left out, requests name none")
+    parser.add_argument("--at-once", type=positive, default=32)
+    parser.add_argument("--repeat", type=positive, default=4)
+    parser.add_argument("--together", action="store_true")
+    arguments = parser.parse_args(words)
     clients, size = (1, arguments.at_once) if arguments.together else (arguments.at_once, 1)
     try:
-        print(json.dumps(load(arguments.url, texts, clients, arguments.repeat, size)))
-    except LoadError as error:
+        texts = texts_of(arguments.texts)
+        print(json.dumps(load(arguments.url, arguments.model, texts, clients, arguments.repeat, size)))
+    except (OSError, ValueError, LoadError) as error:
         print(f"embed_load.py: {error}", file=sys.stderr)
         return 1
     return 0
