@@ -92,6 +92,8 @@ def test_choices_as_texts(model, score_of, tmp_path):
 
 def test_choices_as_token_ids(model, score_of, tmp_path):
     """Ids are read as they are."""
-    for (context, continuation), score in evaluate(CHOICE, CHOICES, tmp_path / "items", model, batch_size=4):
+    asked = list(evaluate(CHOICE, CHOICES, tmp_path / "items", model, batch_size=4))
+    assert len(asked) == sum(len(item["choices"]) for item in CHOICES)
+    for (context, continuation), score in asked:
         first, ids = len(tokens_of(context)), tokens_of(context + continuation)
         assert score == pytest.approx(score_of(ids, first), abs=TOLERANCE), (context, continuation)
