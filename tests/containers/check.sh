@@ -6,9 +6,9 @@
 #   tests/containers/check.sh [--packages FOLDER] WORK_DIR
 #
 # WORK_DIR gets the images and, while the script runs, their containers. With --packages the *.deb of that folder are
-# installed and nothing is compiled; else $CMAKE_OPTIONS are of the build, and $CCACHE_DIR is its compiler cache. The
-# image with CUDA is built where the machine has a toolkit, $CUDA_PATH or /usr/local/cuda, or FOLDER the package. Images
-# are tried in a chroot, and compose.yaml in containers of podman.
+# installed and nothing is compiled. Otherwise $CMAKE_OPTIONS is passed to cmake, and $CCACHE_DIR is the compiler cache.
+# The image with CUDA is built if FOLDER has its package, or without --packages if the machine has a toolkit ($CUDA_PATH
+# or /usr/local/cuda). Images are tried in a chroot, and compose.yaml in containers of podman.
 set -euo pipefail
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -31,6 +31,8 @@ fi
 rm -rf "$work/probe"
 # Images and containers of this script alone.
 images() { buildah --root "$work/storage" --runroot "$work/run" --storage-driver "$driver" "$@"; }
+# A program with podman's settings for those.
+with_podman_settings() { CONTAINERS_STORAGE_CONF=$work/storage.conf CONTAINERS_CONF=$work/containers.conf "$@"; }
 server=
 # Containers in a chroot have the processes of this machine, so the server's own number is in the volume.
 stop_server() {
@@ -42,6 +44,8 @@ stop_server() {
 clean() {
   local mount
   stop_server
+  # The containers of compose_test.py, if it was interrupted.
+  if [[ -e $work/containers.conf ]]; then with_podman_settings podman rm --all --force --time 0 >/dev/null || true; fi
   images rm --all >/dev/null || true
   images rmi --all --force >/dev/null || true
   # What a build that was interrupted has left.
@@ -77,15 +81,15 @@ else
   cache=${CCACHE_DIR:-$work/ccache}
   mkdir -p "$cache"
   arguments+=(--volume "$cache:/ccache")
-  options=${CMAKE_OPTIONS:-}
+  cmake_options=${CMAKE_OPTIONS:-}
   # Mounted, as an image with a toolkit comes from a registry. Code for one card and few types of weights is enough to
   # see that the image is made; all of it takes half an hour.
   if [[ -e $toolkit/lib64/libnvrtc.so ]]; then
     targets+=(cuda)
     arguments+=(--volume "$(readlink -f "$toolkit"):/usr/local/cuda:ro")
-    options+=" -DRULLAMA_CUDA_ARCHITECTURES=90a -DRULLAMA_CUDA_FORMS=few"
+    cmake_options+=" -DRULLAMA_CUDA_ARCHITECTURES=90a -DRULLAMA_CUDA_FORMS=few"
   fi
-  arguments+=(--build-arg "CMAKE_OPTIONS=$options")
+  arguments+=(--build-arg "CMAKE_OPTIONS=$cmake_options")
 fi
 for target in "${targets[@]}"; do
   step "build $target"
@@ -182,7 +186,7 @@ if [[ " ${targets[*]} " == *" cuda "* ]]; then
   cat "$work/cuda.txt"
   grep -q 'libcuda.so.1' "$work/cuda.txt" || fail "cuda does not name the driver's library"
 else
-  step "no toolkit: there is no image with cuda"
+  step "there is no image with cuda: no toolkit here, or no package of it in FOLDER"
 fi
 
 step "compose.yaml"
@@ -205,7 +209,7 @@ runtime = "runc"
 network_config_dir = "$work/networks"
 CONFIGURATION
 images tag localhost/rullama:cpu localhost/rullama:latest
-CONTAINERS_STORAGE_CONF=$work/storage.conf CONTAINERS_CONF=$work/containers.conf PATH=$work/compose-venv/bin:$PATH \
+PATH=$work/compose-venv/bin:$PATH with_podman_settings \
   python3 -B "$source/tests/containers/compose_test.py" --source "$source" --image localhost/rullama:cpu \
   --compose "$work/compose-venv/bin/podman-compose" "$work"
 step "passed: ${targets[*]}, compose.yaml"
