@@ -2,11 +2,11 @@
 //
 //   drafts_bench MODEL BACKEND DRAFTER [TOKENS [ROUNDS [ACCEPTANCES [KEY=VALUE...]]]]
 //
-// First the medians of steps that check 1 to 16 rows of one sequence, and of drafts of 1 to 8
-// tokens. Then, in ROUNDS turns, prompts of 512 tokens and greedy answers of TOKENS tokens by an
-// engine without a drafter, and by one whose drafts have tokens that count as right with each of
-// ACCEPTANCES (0,0.5,0.75,0.9); and how much faster the medians of the latter are. TOKENS of 0
-// leaves the answers out.
+// First the medians of steps that check 1, 2, 3, 4, 6, 8 and 16 rows of one sequence, and of drafts
+// of 1, 2, 3, 4, 6 and 8 tokens. Then, in ROUNDS turns, prompts of 512 tokens and greedy answers of
+// TOKENS tokens by an engine without a drafter, and by one whose drafts have tokens that count as
+// right with each of ACCEPTANCES (0,0.5,0.75,0.9); and how much faster the medians of the latter
+// are. TOKENS of 0 leaves the answers out.
 #include <fmt/format.h>
 
 #include <algorithm>
