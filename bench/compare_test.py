@@ -184,7 +184,7 @@ class ReportTest(unittest.TestCase):
         self.assertAlmostEqual(widths[1], widths[0] / 2)
         self.assertAlmostEqual(widths[3], widths[2] / 4, delta=0.1)
 
-    def test_draws_no_bars_for_what_is_no_speed(self):
+    def test_draws_no_bars_for_other_units(self):
         changed = example()
         for case in changed["results"][:2]:
             case["unit"] = "perplexity"
