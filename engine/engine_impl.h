@@ -29,6 +29,7 @@
 #include "engine/media/request_media.h"
 #include "engine/media/soft_row_ids.h"
 #include "engine/model_session.h"
+#include "engine/scheduling/scheduler_options.h"
 #include "engine/snapshot_keys.h"
 #include "engine/turn_taker.h"
 #include "models/common/encoder_model.h"
