@@ -98,7 +98,7 @@ struct BatchWeights {
 };
 
 // Rows of x of which no shared memory has room for all columns, so that a kernel takes these in
-// slices; and so many rows of weights that each workgroup of a large GPU has several tiles of them.
+// slices; and enough rows of weights for several tiles in each workgroup of a large GPU.
 constexpr BatchWeights kWideWeights[] = {{"k12544", 64, 12544, DType::kQ4_K},
                                          {"k12544", 64, 12544, DType::kQ6_K},
                                          {"k12544", 64, 12544, DType::kQ8_0},

@@ -209,9 +209,8 @@ void Adapted(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
-// Products of so many rows of weights that a workgroup has more of them than invocations: on a
-// device with one workgroup (llvmpipe) 5,000, on an H200 70,000. The rank is not a multiple of
-// four.
+// Products with more rows of weights in a workgroup than it has invocations: 5,000 on a device with
+// one workgroup (llvmpipe), 70,000 on an H200. The rank is not a multiple of four.
 constexpr int64_t kAdaptedRows = 5000, kMostAdaptedRows = 70000;
 void AdaptedManyRows(CaseBuilder& b, int64_t rows) {
   constexpr int64_t kColumns = 256, kRank = 9;

@@ -1,4 +1,4 @@
-// What the errors of each op are relative to.
+// The magnitudes and energies of each op, which its errors are relative to.
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -46,7 +46,7 @@ class SnapshotKeys {
 
   // Null: prompts are not kept on disk.
   [[nodiscard]] SnapshotStore* store() const { return store_.get(); }
-  // Whose snapshots on disk tokens of a client belong to; null without a store. Errors: as
+  // The owner of the snapshots on disk of a client's tokens; null without a store. Errors: as
   // FingerprintsFor().
   Result<Owner> OwnerOf(std::span<const int32_t> tokens, const SharedAdapters& used,
                         std::string_view client);

@@ -134,7 +134,7 @@ class Sizes {
 // The sizes of coded pictures in a file.
 struct FileSizes {
   Sizes all;
-  // By property; of no pixels: it is no configuration, or has no size.
+  // The size in each property; of no pixels where it is not a configuration or has no size.
   std::vector<CodedSize> of_properties;
   std::map<ItemId, CodedSize> of_data;  // of items that have parameter sets in their data
 };

@@ -16,7 +16,7 @@ constexpr int64_t kAssumedDrafts = 2;
 // first row more costs a processor, so that lengths that might not pay are not tried.
 constexpr double kUnknownRow = 1.25;
 
-// What a row more of a step is assumed to take on a backend, in steps of one row.
+// The time that each further row of a step is assumed to take on a backend, in steps of one row.
 double UsualRowOf(std::string_view backend) {
   constexpr double kShared = 0.35;  // rows share their products on tensor cores
   constexpr double kUsual = 0.5;

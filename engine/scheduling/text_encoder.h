@@ -67,7 +67,8 @@ class TextEncoder final : public JobRunner {
   std::vector<Result<std::vector<float>>> EmbeddingsOf(const Jobs& jobs);
   // Appends the mean of rows [first, first + count) of rows_ to means_.
   void AddMean(int64_t first, int64_t count);
-  // What the layers after the means give for `count` of means_ from `first` on: embeddings_.
+  // Runs the layers after the means for `count` of means_ from `first` on; their results are
+  // embeddings_.
   Status RunHead(size_t first, size_t count);
 
   Session& session_;

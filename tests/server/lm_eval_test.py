@@ -17,7 +17,7 @@ import pytest
 pytestmark = pytest.mark.lmeval
 
 URL = os.environ["BASE_URL"]
-# What a sum of some ten logarithms loses as a number in JSON, and by other sizes of steps.
+# A sum of some ten logarithms loses up to this much as a number in JSON, and by other sizes of steps.
 TOLERANCE = 2e-4
 
 CHOICES = [

@@ -39,8 +39,8 @@ shared vec2 shared_unit[kUnits != 0 ? kKeys : 1];
 
 Factors queries[kPartMatrices];
 uint query_block, key_block, dim_part;  // of this subgroup's scores
-// Of the results so far of the query this invocation helps, which are divided by it; 1 without
-// kUnits.
+// The unit of the results so far of the query that this invocation helps: they are divided by it.
+// 1 without kUnits.
 float result_unit;
 
 #include "attention_results.glsl"

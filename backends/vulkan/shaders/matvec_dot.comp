@@ -351,7 +351,7 @@ vec4 QuadOfSums(uint at) {
               shared_sums_of_a[at + 3]);
 }
 
-// What the adapter adds to the result of a row of weights.
+// The adapter's term of the result of a row of weights: its row of B times the sums with A.
 float TimesB(uint own, uint half_glu, uint weight_row) {
   const uint at = (own * kHalves + half_glu) * kMostRank;
   float sum = 0.0;
