@@ -36,7 +36,9 @@ struct FakeHost {
     };
     table.blob_get = [](void* context, rl_str key, void* data, uint64_t capacity) -> uint64_t {
       const auto& blob = static_cast<FakeHost*>(context)->blobs[{key.data, key.size}];
-      std::memcpy(data, blob.data(), std::min<uint64_t>(capacity, blob.size()));
+      // The data are null where only the size is asked for.
+      std::copy_n(blob.begin(), std::min<uint64_t>(capacity, blob.size()),
+                  static_cast<std::byte*>(data));
       return blob.size();
     };
     table.blob_put = [](void* context, rl_str key, const void* data, uint64_t size) -> int32_t {
