@@ -52,7 +52,7 @@ build_ci() { cmake --preset ci && cmake --build --preset ci; }
 stage_tests() { build_ci && ctest --preset all; }
 stage_asan() { cmake --preset asan-all && cmake --build --preset asan-all && ctest --preset asan-all; }
 stage_tsan() { cmake --preset tsan && tools/check-threads.sh; }
-stage_tidy() { cmake --preset asan && cmake --build --preset asan && tools/check-tidy.sh build/asan; }
+stage_tidy() { cmake --preset asan-all && cmake --build --preset asan-all && tools/check-tidy.sh build/asan-all; }
 stage_includes() { cmake --preset clang -DRULLAMA_BENCHMARKS=ON && tools/check-includes.sh build/clang; }
 stage_arm64() { tools/check-arm64.sh --conformance; }
 stage_wasm() { tools/check-wasm.sh; }
