@@ -98,17 +98,17 @@ __forceinline__ void StoreChunk(const RawChunk& raw, uint chunk, uint4* to) {
 // What a thread brings into shared memory: vectors of some rows of x, pieces of some rows of
 // weights.
 struct Own {
-  Memory x_row[kOwnVectors];
+  Memory x_row[kOwnVectors];  // null: not there
   WeightRow weight_row[kMostOwnChunks];
   Piece weight_piece[kMostOwnChunks];
 };
 
 __forceinline__ void FindOwnRows(OWNED_ ARGS_ uint first_result, uint first_weight_row) {
   UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
-    // Rows that are not there get another's: nobody looks at their results.
     const uint tile_row = OWN(i) / kVectors;
-    const Offset row = Offset(max(SHARED(row)[tile_row % kTile], 0)) * kParts + tile_row / kTile;
-    MINE(x_row)[i] = push.x + row * push.k * 2;
+    const int row = SHARED(row)[tile_row % kTile];
+    const Offset stored = Offset(max(row, 0)) * kParts + tile_row / kTile;
+    MINE(x_row)[i] = row < 0 ? nullptr : push.x + stored * push.k * 2;
   }
   UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
     const uint column = min(OWN(i) / kPieces, uint(kColumns - 1));
@@ -124,6 +124,9 @@ __forceinline__ void CopyX(Own& own_variables, uint step) {
   const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
   uint4* to = TileOf(step) + part;
   UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
+    // Nobody looks at the results of rows that are not there. Copies of another row in their places
+    // would all read the same lines of the L2 cache.
+    if (MINE(x_row)[i] == nullptr) continue;
     CopyLater(to + OWN(i) / kVectors * kPitch, MINE(x_row)[i] + term * 2);
   }
 }

@@ -77,7 +77,7 @@ __forceinline__ uint OwnPlace(uint ahead, uint piece) {
 }
 constexpr uint kToNextChunk = kBringers * 16;
 
-// Where chunks are not there, x is zeros.
+// Where chunks or rows (null) are not there, x is zeros.
 __forceinline__ void AskForX(ARGS_ const Memory* rows, uint step, uint ahead, uint part) {
   UNROLL for (uint q = 0; q < 4; ++q) {
     const uint chunk = step * 4 + q;
@@ -85,7 +85,9 @@ __forceinline__ void AskForX(ARGS_ const Memory* rows, uint step, uint ahead, ui
     const bool is_there = chunk * 32 < push.k;
     const uint term = is_there ? (part < 2 ? at.x : at.y) + part % 2 * 8 : 0;
     UNROLL for (uint i = 0; i < kPieces; ++i) {
-      CopyLater(OwnPlace(ahead, i) + q * kToNextChunk, rows[i] + term * 2, is_there ? 16 : 0);
+      const bool has_row = rows[i] != nullptr;
+      CopyLater(OwnPlace(ahead, i) + q * kToNextChunk, (has_row ? rows[i] : push.x) + term * 2,
+                has_row && is_there ? 16 : 0);
     }
   }
 }
@@ -116,8 +118,8 @@ __forceinline__ void BringX(ARGS_ uint begin, uint end) {
   const uint thread = ME - kMultipliers, row = thread / 4, part = thread % 4;
   Memory rows[kPieces];
   UNROLL for (uint i = 0; i < kPieces; ++i) {
-    // Rows that are not there get another's: nobody looks at their results.
-    rows[i] = push.x + Offset(max(SHARED(row)[row + i * 32], 0)) * push.k * 2;
+    const int found = SHARED(row)[row + i * 32];
+    rows[i] = found < 0 ? nullptr : push.x + Offset(found) * push.k * 2;
   }
   UNROLL for (uint ahead = 0; ahead < kAhead; ++ahead) {
     if (begin + ahead < end) AskForX(ARGS rows, begin + ahead, ahead, part);
