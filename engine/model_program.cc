@@ -432,8 +432,6 @@ Result<ModelProgram> WithRowAdapters(const RowAdapters& adapters,
     RL_ASSIGN_OR_RETURN(graphs.several, AddWithPlaces(plain, pairs, scales, program));
   }
   program.handles.adapters = std::move(graphs);
-  program.constants.insert(program.constants.end(), adapters.constants.begin(),
-                           adapters.constants.end());
   return program;
 }
 
@@ -462,8 +460,6 @@ Result<ModelProgram> BuildModelProgram(const Model& model, const ModelProgramOpt
   for (SessionGraph& graph : program.graphs) {
     RL_ASSIGN_OR_RETURN(graph.graph, WithScalesAndAdapters(graph.graph, scales, adapters.pairs));
   }
-  program.constants.insert(program.constants.end(), adapters.constants.begin(),
-                           adapters.constants.end());
   return program;
 }
 

@@ -145,6 +145,7 @@ struct ProgramGraphs {
 struct ModelProgram {
   std::vector<SessionGraph> graphs;
   ProgramGraphs handles;
+  // Without those of the adapters, which are in ModelProgramOptions and may take gigabytes.
   std::vector<SyntheticConstant> constants;
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once
   // ModelGraph::hidden by name, the same in all graphs; empty for a model that denoises, whose

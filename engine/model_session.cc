@@ -240,6 +240,11 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
   }
+  for (const auto* constants : {&model_.adapters.constants, &model_.row_adapters.constants}) {
+    for (const SyntheticConstant& constant : *constants) {
+      weight_source_->AddBorrowedConstant(constant.name, constant.type, constant.bytes);
+    }
+  }
   RL_ASSIGN_OR_RETURN(placement_,
                       PlaceLayers(program.graphs.front().graph, program.layer_outputs,
                                   config().placement.split, devices_, options.reserved_bytes));

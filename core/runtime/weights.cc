@@ -67,7 +67,12 @@ Status WeightSource::Copy(const Value& constant, uint64_t first, std::span<std::
 }
 
 void GgufWeights::AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes) {
-  constants_[std::move(name)] = {type, std::move(bytes)};
+  constants_[std::move(name)] = {.type = type, .owned = std::move(bytes), .borrowed = {}};
+}
+
+void GgufWeights::AddBorrowedConstant(std::string name, TensorType type,
+                                      std::span<const std::byte> bytes) {
+  constants_[std::move(name)] = {.type = type, .owned = {}, .borrowed = bytes};
 }
 
 void GgufWeights::AddFile(std::string prefix, const GgufFile& file) {
@@ -76,9 +81,10 @@ void GgufWeights::AddFile(std::string prefix, const GgufFile& file) {
 
 Result<GgufWeights::Place> GgufWeights::Find(const Value& constant) const {
   if (const auto found = constants_.find(constant.source); found != constants_.end()) {
-    const auto& [type, bytes] = found->second;
-    RL_ASSIGN_OR_RETURN(const ByteRange range, SliceRows(constant, type, bytes.size()));
-    return Place{.added = bytes, .first = range.first, .count = range.count};
+    const AddedConstant& added = found->second;
+    RL_ASSIGN_OR_RETURN(const ByteRange range,
+                        SliceRows(constant, added.type, added.bytes().size()));
+    return Place{.added = added.bytes(), .first = range.first, .count = range.count};
   }
   const GgufFile* file = &file_;
   std::string_view name = constant.source;

@@ -51,6 +51,8 @@ class GgufWeights final : public WeightSource {
   void AddFile(std::string prefix, const GgufFile& file);
   // Adds a tensor of `type` with these bytes. It hides a tensor of the file with the same name.
   void AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes);
+  // The same without a copy: `bytes` must outlive this object.
+  void AddBorrowedConstant(std::string name, TensorType type, std::span<const std::byte> bytes);
   [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& constant) const override;
   [[nodiscard]] Status Check(const Value& constant) const override;
   [[nodiscard]] Status Copy(const Value& constant, uint64_t first,
@@ -73,10 +75,18 @@ class GgufWeights final : public WeightSource {
     uint64_t count = 0;
   };
   [[nodiscard]] Result<Place> Find(const Value& constant) const;
+  struct AddedConstant {
+    TensorType type;
+    std::vector<std::byte> owned;  // empty if the bytes are borrowed
+    std::span<const std::byte> borrowed;
+    [[nodiscard]] std::span<const std::byte> bytes() const {
+      return owned.empty() ? borrowed : std::span(owned);
+    }
+  };
 
   const GgufFile& file_;
   std::vector<OtherFile> others_;
-  std::map<std::string, std::pair<TensorType, std::vector<std::byte>>, std::less<>> constants_;
+  std::map<std::string, AddedConstant, std::less<>> constants_;
 };
 
 }  // namespace rullama

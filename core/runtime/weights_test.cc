@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,16 @@ TEST(GgufWeightsTest, TensorsOfAnotherFileHaveAPrefix) {
         .type = {DType::kF32, {2}}, .lifetime = Lifetime::kConstant, .source = source};
     EXPECT_EQ(weights.Bytes(missing).error().id, "model.missing_tensor") << source;
   }
+}
+
+TEST(GgufWeightsTest, BorrowsConstantsWithoutACopy) {
+  const GgufFile file = FileWith("a", {1, 2});
+  std::array<float, 2> numbers = {5, 6};
+  GgufWeights weights(file);
+  weights.AddBorrowedConstant("a", {DType::kF32, {2}}, std::as_bytes(std::span(numbers)));
+  EXPECT_THAT(Numbers(weights, "a"), ElementsAre(5, 6));
+  numbers[0] = 7;
+  EXPECT_THAT(Numbers(weights, "a"), ElementsAre(7, 6));
 }
 
 TEST(GgufWeightsTest, ReadsAFileByRanges) {

@@ -1,7 +1,6 @@
 #include "engine/loading/loaded_model.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "models/registry.h"
@@ -32,7 +31,7 @@ DType DTypeOf(KvDtype setting, DType otherwise) {
   return otherwise;
 }
 
-void TakeAdapters(std::span<const ScaledAdapter> adapters, AdapterUse use, Notices& notices,
+void TakeAdapters(std::vector<ScaledAdapter> adapters, AdapterUse use, Notices& notices,
                   LoadedModel& model) {
   const std::vector<AdapterSetting>& settings = model.config().model.adapters;
   for (size_t i = 0; i < adapters.size(); ++i) {
@@ -41,7 +40,7 @@ void TakeAdapters(std::span<const ScaledAdapter> adapters, AdapterUse use, Notic
   }
   const bool predicts = !model.facts().denoises() && !model.facts().encodes();
   if (use == AdapterUse::kByRow && predicts && CanChoose(adapters)) {
-    model.row_adapters = StackAdapters(adapters);
+    model.row_adapters = StackAdapters(std::move(adapters));
     return;
   }
   model.adapters = JoinAdapters(adapters);
@@ -102,8 +101,8 @@ Result<LoadedModel> OpenModelHeader(LayeredConfig layers, const HostHooks& hooks
 Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices,
                               AdapterUse use) {
   RL_ASSIGN_OR_RETURN(LoadedModel model, OpenModelHeader(std::move(layers), hooks, notices));
-  RL_ASSIGN_OR_RETURN(const auto adapters, ReadAdapters(model.config(), *model.model, notices));
-  TakeAdapters(adapters, use, notices, model);
+  RL_ASSIGN_OR_RETURN(auto adapters, ReadAdapters(model.config(), *model.model, notices));
+  TakeAdapters(std::move(adapters), use, notices, model);
   auto tokenizer = MakeTokenizer(*model.file.file);
   if (!tokenizer) return InFile(model, std::move(tokenizer).error());
   model.tokenizer = *std::move(tokenizer);

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <span>
 #include <utility>
@@ -51,31 +52,34 @@ int64_t RankOf(const Adapter& adapter) {
 }
 
 // The weight of each adapter in a group that has this tensor; null where it has none.
-using GroupWeights = std::vector<const AdapterWeight*>;
+using GroupWeights = std::vector<AdapterWeight*>;
 
-// A of each adapter, filled up with rows of zeros to `rank`.
-std::vector<float> StackA(const GroupWeights& weights, const LowRankPair& pair) {
-  const auto size = static_cast<size_t>(pair.rank * pair.inputs);
-  std::vector<float> stacked(weights.size() * size);
+// A of each adapter, f32, filled up with rows of zeros to `rank`.
+std::vector<std::byte> StackA(const GroupWeights& weights, const LowRankPair& pair) {
+  const size_t bytes = static_cast<size_t>(pair.rank * pair.inputs) * sizeof(float);
+  std::vector<std::byte> stacked(weights.size() * bytes);
   for (size_t i = 0; i < weights.size(); ++i) {
     if (weights[i] == nullptr) continue;
-    std::ranges::copy(weights[i]->a, stacked.begin() + static_cast<std::ptrdiff_t>(i * size));
+    const auto a = std::as_bytes(std::span(weights[i]->a));
+    std::ranges::copy(a, stacked.begin() + static_cast<std::ptrdiff_t>(i * bytes));
   }
   return stacked;
 }
 
-// B of each adapter with its factor, filled up with columns of zeros to `rank`.
-std::vector<float> StackB(const GroupWeights& weights, const LowRankPair& pair) {
+// B of each adapter with its factor, f32, filled up with columns of zeros to `rank`.
+std::vector<std::byte> StackB(const GroupWeights& weights, const LowRankPair& pair) {
   const auto rank = static_cast<size_t>(pair.rank);
   const auto rows = static_cast<size_t>(pair.outputs);
-  std::vector<float> stacked(weights.size() * rows * rank);
+  std::vector<std::byte> stacked(weights.size() * rows * rank * sizeof(float));
   for (size_t i = 0; i < weights.size(); ++i) {
     if (weights[i] == nullptr) continue;
     const auto own = static_cast<size_t>(weights[i]->rank);
     for (size_t row = 0; row < rows; ++row) {
+      std::byte* const to = stacked.data() + (i * rows + row) * rank * sizeof(float);
       for (size_t k = 0; k < own; ++k) {
         const double value = weights[i]->b[row * own + k];
-        stacked[(i * rows + row) * rank + k] = static_cast<float>(value * weights[i]->scale);
+        const auto scaled = static_cast<float>(value * weights[i]->scale);
+        std::memcpy(to + k * sizeof(float), &scaled, sizeof(float));
       }
     }
   }
@@ -165,7 +169,7 @@ bool CanChoose(std::span<const ScaledAdapter> adapters) {
   });
 }
 
-RowAdapters StackAdapters(std::span<const ScaledAdapter> adapters) {
+RowAdapters StackAdapters(std::vector<ScaledAdapter> adapters) {
   std::map<int64_t, std::vector<int32_t>> by_rank;
   for (size_t i = 0; i < adapters.size(); ++i) {
     by_rank[RankOf(adapters[i].adapter)].push_back(static_cast<int32_t>(i));
@@ -174,8 +178,7 @@ RowAdapters StackAdapters(std::span<const ScaledAdapter> adapters) {
   for (const auto& [rank, ids] : by_rank) {
     std::map<std::string, GroupWeights> by_tensor;
     for (size_t place = 0; place < ids.size(); ++place) {
-      for (const AdapterWeight& weight :
-           adapters[static_cast<size_t>(ids[place])].adapter.weights) {
+      for (AdapterWeight& weight : adapters[static_cast<size_t>(ids[place])].adapter.weights) {
         GroupWeights& weights = by_tensor[weight.tensor];
         weights.resize(ids.size());
         weights[place] = &weight;
@@ -192,8 +195,13 @@ RowAdapters StackAdapters(std::span<const ScaledAdapter> adapters) {
                        .b = fmt::format("{}.lora_b.{}", tensor, rank),
                        .choices = std::ssize(ids),
                        .group = std::ssize(stacked.groups)};
-      stacked.constants.push_back(ConstantOf(pair.a, pair.AType(), StackA(weights, pair)));
-      stacked.constants.push_back(ConstantOf(pair.b, pair.BType(), StackB(weights, pair)));
+      stacked.constants.push_back({pair.a, pair.AType(), StackA(weights, pair)});
+      stacked.constants.push_back({pair.b, pair.BType(), StackB(weights, pair)});
+      for (AdapterWeight* weight : weights) {
+        if (weight == nullptr) continue;
+        weight->a = std::vector<float>();  // {} would keep the memory
+        weight->b = std::vector<float>();
+      }
       stacked.pairs.push_back(std::move(pair));
     }
     stacked.groups.push_back(ids);

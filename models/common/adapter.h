@@ -93,8 +93,9 @@ struct RowAdapters {
 };
 // Whether rows may choose among the adapters: none of them is for experts.
 [[nodiscard]] bool CanChoose(std::span<const ScaledAdapter> adapters);
-// The user's factors are not part of them.
-RowAdapters StackAdapters(std::span<const ScaledAdapter> adapters);
+// The user's factors are not part of them. The values of a weight are freed when they are stacked,
+// so that not all of them are in memory twice.
+RowAdapters StackAdapters(std::vector<ScaledAdapter> adapters);
 
 // A finished graph of a model with the factors of its weights (ModelFacts::weight_scales) and with
 // adapters, which the factors do not scale. Errors: those of ScaleProducts and AdaptProducts.
