@@ -1,89 +1,33 @@
-// rullama embed: texts as vectors, as JSON lines or as a NumPy file.
+// rullama embed: texts, pictures and sounds as vectors, as JSON lines or as a NumPy file.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/commands/command.h"
+#include "cli/commands/embed_input.h"
 #include "cli/commands/loading.h"
 #include "cli/commands/options.h"
-#include "core/base/json_reader.h"
 #include "core/gguf/atomic_file.h"
 
 namespace rullama::cli {
 namespace {
 
-constexpr size_t kMaxTextsBytes = size_t{1} << 30;
-constexpr size_t kMaxTextDepth = 8;
 // Texts that are handed to the engine together: enough for several steps of short ones.
 constexpr size_t kTextsTogether = 64;
 
 struct EmbedFlags {
   ConfigFlags config;
-  std::vector<std::string> texts;  // without an option
-  std::vector<std::string> files;
+  EmbedInputFlags input;
   std::string task;
   std::string out;
   int64_t dimensions = 0;
-  bool json_lines = false;
 };
-
-// The text of a line of --jsonl: a string, or the member "text" of an object.
-Result<std::string> TextOfLine(std::string_view line, size_t number) {
-  const auto value = ReadJson(line, {.depth = kMaxTextDepth});
-  if (!value) {
-    return MakeError(ErrorKind::kUsage, "input.json", "line {}: {}", number,
-                     value.error().ToString());
-  }
-  if (value->is_string()) return value->get<std::string>();
-  if (value->is_object() && value->contains("text") && (*value)["text"].is_string()) {
-    return (*value)["text"].get<std::string>();
-  }
-  return MakeError(ErrorKind::kUsage, "input.json",
-                   "line {} is neither a string nor an object with a string \"text\"", number);
-}
-
-// Appends the texts of `content`: one for each line that is not blank.
-Status AddLines(std::string_view content, bool json_lines, std::vector<std::string>& texts) {
-  for (size_t number = 1; !content.empty(); ++number) {
-    std::string_view line = content.substr(0, content.find('\n'));
-    content.remove_prefix(std::min(line.size() + 1, content.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
-    if (!json_lines) {
-      texts.emplace_back(line);
-      continue;
-    }
-    RL_ASSIGN_OR_RETURN(std::string text, TextOfLine(line, number));
-    texts.push_back(std::move(text));
-  }
-  return OkStatus();
-}
-
-// The texts of the command line, of files and of stdin, in this order.
-Result<std::vector<std::string>> TextsOf(const EmbedFlags& flags) {
-  std::vector<std::string> texts = flags.texts;
-  for (const std::string& path : flags.files) {
-    RL_ASSIGN_OR_RETURN(std::string content, ReadTextFile(path, kMaxTextsBytes));
-    if (flags.json_lines) {
-      RL_RETURN_IF_ERROR(AddLines(content, /*json_lines=*/true, texts));
-    } else {
-      texts.push_back(std::move(content));
-    }
-  }
-  if (flags.texts.empty() && flags.files.empty()) {
-    RL_ASSIGN_OR_RETURN(const std::string content, ReadStdin(kMaxTextsBytes));
-    RL_RETURN_IF_ERROR(AddLines(content, flags.json_lines, texts));
-  }
-  if (!texts.empty()) return texts;
-  return MakeError(ErrorKind::kUsage, "usage.prompt",
-                   "there is no text, expected one on the command line, in --file or on stdin");
-}
 
 // The header of a NumPy file, version 1.0, of float32 [rows, columns].
 std::string NumpyHeader(size_t rows, int64_t columns) {
@@ -105,11 +49,14 @@ class VectorWriter {
  public:
   VectorWriter(Console& console, const EmbedFlags& flags) : console_(console), flags_(flags) {}
 
-  Status Begin(size_t rows, int64_t columns) {
+  Status Begin(std::span<const EmbedItem> items, int64_t columns) {
     if (flags_.out.empty()) return OkStatus();
     RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags_.out));
+    for (const EmbedItem& item : items) {  // files that lines of --jsonl name
+      for (const Medium& medium : item.media) RL_RETURN_IF_ERROR(file.CheckIsNot(medium.path));
+    }
     file_ = std::make_unique<AtomicFile>(std::move(file));
-    const std::string header = NumpyHeader(rows, columns);
+    const std::string header = NumpyHeader(items.size(), columns);
     return file_->Append(std::as_bytes(std::span(header)));
   }
   Status Add(size_t index, size_t tokens, const std::vector<float>& values) {
@@ -125,57 +72,109 @@ class VectorWriter {
   std::unique_ptr<AtomicFile> file_;  // null: lines on stdout
 };
 
-// Embeds texts [first, end) together and hands them to the writer.
-Status EmbedGroup(Engine& engine, const EmbedFlags& flags, const std::vector<std::string>& texts,
-                  size_t first, size_t end, VectorWriter& writer) {
-  std::vector<std::vector<int32_t>> ids;
-  for (size_t i = first; i < end; ++i) {
-    RL_ASSIGN_OR_RETURN(ids.emplace_back(), engine.EmbeddingTokens(texts[i], flags.task));
-  }
-  const auto vectors = engine.EmbedEach(ids, {.dimensions = flags.dimensions});
-  for (size_t k = 0; k < vectors.size(); ++k) {
-    if (!vectors[k]) {
-      Error error = vectors[k].error();
-      return tl::unexpected(std::move(error).WithContext(fmt::format("text {}", first + k)));
-    }
-    RL_RETURN_IF_ERROR(writer.Add(first + k, ids[k].size(), *vectors[k]));
-  }
-  return OkStatus();
+// A vector and the number of tokens that were read for it.
+struct EmbeddedItem {
+  std::vector<float> values;
+  size_t tokens = 0;
+};
+
+// An item with pictures or sounds, after the prompt of the task.
+Result<EmbeddedItem> EmbedMedia(Engine& engine, const EmbedFlags& flags, const EmbedItem& item) {
+  const std::vector<TaskPrompt>& prompts = engine.info().embedding_prompts;
+  const auto prompt = std::ranges::find(prompts, flags.task, &TaskPrompt::name);
+  const bool known = prompt != prompts.end();
+  const Request content = RequestOf(item, known ? std::string(prompt->text) : std::string());
+  // The engine refuses a task that it does not know.
+  const EmbeddingOptions options{.task = known ? std::string() : flags.task,
+                                 .dimensions = flags.dimensions};
+  EmbeddedItem embedded;
+  RL_ASSIGN_OR_RETURN(embedded.values, engine.EmbedContent(content, options));
+  RL_ASSIGN_OR_RETURN(const int64_t tokens, engine.CountPrompt(content));
+  embedded.tokens = static_cast<size_t>(tokens);
+  return embedded;
 }
 
-Result<int> EmbedTexts(const EmbedFlags& flags, Console& console) {
-  RL_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(flags));
+// Embeds items together, the texts among them in common steps.
+Result<std::vector<EmbeddedItem>> EmbedGroup(Engine& engine, const EmbedFlags& flags,
+                                             std::span<const EmbedItem> items, size_t first) {
+  const auto in_item = [first](Error error, size_t k) {
+    return tl::unexpected(std::move(error).WithContext(fmt::format("text {}", first + k)));
+  };
+  std::vector<EmbeddedItem> embedded(items.size());
+  std::vector<std::vector<int32_t>> ids;
+  std::vector<size_t> places;  // of these texts among the items
+  for (size_t k = 0; k < items.size(); ++k) {
+    if (!items[k].media.empty()) {
+      auto one = EmbedMedia(engine, flags, items[k]);
+      if (!one) return in_item(std::move(one).error(), k);
+      embedded[k] = *std::move(one);
+      continue;
+    }
+    RL_ASSIGN_OR_RETURN(ids.emplace_back(), engine.EmbeddingTokens(items[k].text, flags.task));
+    places.push_back(k);
+  }
+  auto vectors = engine.EmbedEach(ids, {.dimensions = flags.dimensions});
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    if (!vectors[i]) return in_item(std::move(vectors[i]).error(), places[i]);
+    embedded[places[i]] = {*std::move(vectors[i]), ids[i].size()};
+  }
+  return embedded;
+}
+
+Result<int> EmbedItems(const EmbedFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const std::vector<EmbedItem> items, ReadEmbedItems(flags.input));
   RL_ASSIGN_OR_RETURN(const auto engine, OpenEngine(flags.config, console));
   const int64_t width = engine->info().embedding_width;
   VectorWriter writer(console, flags);
-  RL_RETURN_IF_ERROR(writer.Begin(texts.size(), flags.dimensions > 0 ? flags.dimensions : width));
+  RL_RETURN_IF_ERROR(writer.Begin(items, flags.dimensions > 0 ? flags.dimensions : width));
   Progress progress(console, "embed");
-  for (size_t first = 0; first < texts.size(); first += kTextsTogether) {
-    const size_t end = std::min(first + kTextsTogether, texts.size());
-    RL_RETURN_IF_ERROR(EmbedGroup(*engine, flags, texts, first, end, writer));
-    if (!flags.out.empty()) progress.Update(static_cast<int64_t>(end), std::ssize(texts));
+  for (size_t first = 0; first < items.size(); first += kTextsTogether) {
+    const size_t end = std::min(first + kTextsTogether, items.size());
+    RL_ASSIGN_OR_RETURN(
+        const std::vector<EmbeddedItem> group,
+        EmbedGroup(*engine, flags, std::span(items).subspan(first, end - first), first));
+    for (size_t k = 0; k < group.size(); ++k) {
+      RL_RETURN_IF_ERROR(writer.Add(first + k, group[k].tokens, group[k].values));
+    }
+    if (!flags.out.empty()) progress.Update(static_cast<int64_t>(end), std::ssize(items));
   }
   progress.Clear();
   RL_RETURN_IF_ERROR(writer.Finish());
   if (!flags.out.empty()) {
-    console.Note(fmt::format("wrote {} embeddings to '{}'", texts.size(), flags.out));
+    console.Note(fmt::format("wrote {} embeddings to '{}'", items.size(), flags.out));
   }
   return 0;
+}
+
+void AddEmbedInputOptions(CLI::App& command, EmbedInputFlags& flags) {
+  command
+      .add_option("TEXT", flags.texts,
+                  "Texts; with - or without them and --file, each line of stdin is one")
+      ->option_text(" ");
+  command.add_option("-f,--file", flags.files, "A text, or - for stdin; may be repeated")
+      ->allow_extra_args(false)
+      ->option_text("FILE");
+  command.add_flag("--jsonl", flags.json_lines,
+                   "Files and stdin have a line for each vector: a string, or {\"text\": ..., "
+                   "\"images\": [FILE, ...], \"audio\": [FILE, ...]}");
+  command
+      .add_option("--image", flags.images,
+                  "A picture before the TEXT, if there is one: all of it is one vector; may be "
+                  "repeated")
+      ->allow_extra_args(false)
+      ->option_text("FILE");
+  command.add_option("--audio", flags.sounds, "A sound, in the same way, after pictures")
+      ->allow_extra_args(false)
+      ->option_text("FILE");
 }
 
 }  // namespace
 
 void AddEmbedCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<EmbedFlags>();
-  CLI::App* command = app.add_subcommand("embed", "Texts as vectors");
-  command
-      ->add_option("TEXT", flags->texts,
-                   "Texts; without them and --file, each line of stdin is one")
-      ->option_text(" ");
-  command->add_option("-f,--file", flags->files, "A text; may be repeated")->option_text("FILE");
-  command->add_flag(
-      "--jsonl", flags->json_lines,
-      "Files and stdin have lines of strings or of {\"text\": ...}, one for each text");
+  CLI::App* command = app.add_subcommand("embed", "Texts, pictures and sounds as vectors");
+  AddEmbedInputOptions(*command, flags->input);
+  AddImageTokensOption(*command, flags->config);
   command
       ->add_option("--task", flags->task,
                    "The task whose prompt comes before each text: query, document, STS, "
@@ -192,12 +191,14 @@ void AddEmbedCommand(CLI::App& app, CommandContext& context) {
                    "each text")
       ->option_text("FILE");
   AddModelOptions(*command, flags->config);
+  AddTowerOption(*command, flags->config);
   command->footer(R"(Examples:
   rullama embed -m embeddinggemma.gguf --task query "What is war?"
   rullama embed -m embeddinggemma.gguf --task document -f a.txt -f b.txt --dimensions 256
-  rullama embed -m embeddinggemma.gguf --task document --jsonl --out docs.npy < docs.jsonl)");
+  rullama embed -m embeddinggemma.gguf --task document --jsonl --out docs.npy < docs.jsonl
+  rullama embed -m embeddinggemma-2.gguf --mmproj mmproj.gguf --image cat.jpg "A cat")");
   command->callback([flags, &context] {
-    context.action = [flags, &context] { return EmbedTexts(*flags, context.console); };
+    context.action = [flags, &context] { return EmbedItems(*flags, context.console); };
   });
 }
 

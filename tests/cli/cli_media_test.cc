@@ -1,12 +1,14 @@
-// Pictures and sounds from outside: `encode`, `logits --parts` and `inspect` against goldens of an
-// independent implementation. Needs ../shared.
+// Pictures and sounds from outside: `encode`, `embed`, `logits --parts` and `inspect` against
+// goldens of an independent implementation. Needs ../shared.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -176,6 +178,76 @@ TEST(Encode, WrongInputIsAnError) {
     EXPECT_EQ(result.exit_code, 2) << parts;
     EXPECT_THAT(result.err, HasSubstr("[input.parts]")) << parts;
   }
+}
+
+// Records of `embed` by an embedding model with towers.
+std::vector<json> Embedded(const std::vector<std::string>& more, const std::string& input = "") {
+  const std::string model = kShared + "models/family/tiny-embeddinggemma2-";
+  std::vector<std::string> arguments = {"embed", "-m", model + "bf16.gguf", "--mmproj",
+                                        model + "mmproj-bf16.gguf"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const RunResult result = RunRullama(arguments, {.input = input});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<json> records;
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) records.push_back(json::parse(line));
+  return records;
+}
+
+TEST(Embed, PicturesAndSoundsComeBeforeTheText) {
+  const std::string goldens = kShared + "goldens/embeddinggemma2/";
+  const std::string picture = goldens + "wide.png", sound = goldens + "speech.wav";
+  const json golden = json::parse(ReadFile(goldens + "golden.json"));
+  const auto expect_case = [&golden](const std::string& name, const json& record) {
+    const auto found =
+        std::ranges::find(golden["cases"], json(name), [](const json& one) { return one["name"]; });
+    ASSERT_NE(found, golden["cases"].end());
+    EXPECT_EQ(record.at("tokens"), found->at("ids").size()) << name;
+    const std::vector<float> values = record.at("embedding"), expected = found->at("embedding");
+    EXPECT_LE(RelativeL2(values, expected), 2e-3) << name;
+  };
+  const char* kText = "Prince Andrew on a horse.";
+  const auto both =
+      Embedded({"--task", "document", "--image-tokens", "70", "--image", picture, kText});
+  ASSERT_EQ(both.size(), 1u);
+  expect_case("image-and-text", both[0]);
+
+  const std::string lines = json{{"images", {picture}}}.dump() + "\n" + json(kText).dump() + "\n" +
+                            json{{"audio", {sound}}}.dump() + "\n" +
+                            json{{"images", {picture}}, {"text", kText}}.dump();
+  const auto records = Embedded({"--image-tokens", "70", "--jsonl"}, lines);
+  ASSERT_EQ(records.size(), 4u);
+  expect_case("image", records[0]);
+  expect_case("audio", records[2]);
+  EXPECT_EQ(records[1].at("embedding"), Embedded({kText})[0].at("embedding"));
+  EXPECT_EQ(
+      Embedded({"--task", "document", "--image-tokens", "70", "--jsonl"}, lines)[3].at("embedding"),
+      both[0].at("embedding"));
+  EXPECT_EQ(records[3].at("index"), 3);
+  const auto cut = Embedded({"--image", goldens + "photo.png", "--dimensions", "16"});
+  EXPECT_EQ(cut[0].at("embedding").size(), 16u);
+}
+
+TEST(Embed, WrongMediaAreErrors) {
+  const std::string model = kShared + "models/family/tiny-embeddinggemma2-bf16.gguf";
+  const std::string picture = kShared + "goldens/embeddinggemma2/wide.png";
+  const auto error_of = [&](const std::vector<std::string>& more, const std::string& input = "") {
+    std::vector<std::string> arguments = {"embed", "-m", model};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult result = RunRullama(arguments, {.input = input});
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_THAT(error_of({"--image", picture, "a", "b"}), HasSubstr("go with one TEXT"));
+  EXPECT_THAT(error_of({"--image", picture}), HasSubstr("[media.unsupported]")) << "no towers";
+  EXPECT_THAT(error_of({"--image", picture, "--task", "chat"}), HasSubstr("task 'chat'"));
+  EXPECT_THAT(error_of({"--jsonl"}, R"({"text": "a", "images": "a.png"})"),
+              HasSubstr("line 1 has \"images\" that is not a list of files"));
+  const auto copy = TemporaryFile("copy.png", ReadFile(picture));
+  EXPECT_THAT(error_of({"--jsonl", "--out", copy.string()},
+                       "\"a\"\n" + json{{"images", {copy.string()}}}.dump()),
+              HasSubstr("[io.same_file]"));
 }
 
 TEST(Inspect, ShowsTowersAndWhatMediaCost) {

@@ -300,6 +300,28 @@ TEST(Embed, LinesAndNumpyFilesHaveTheSameNumbers) {
   EXPECT_EQ(std::memcmp(file.data() + file.size() - 64, numbers.data(), 64), 0);
 }
 
+TEST(Embed, ADashIsStdin) {
+  const auto vectors = [](std::vector<std::string> more, const std::string& input) {
+    more.insert(more.begin(), {"embed", "-m", TinyModel(), "--dimensions", "2"});
+    const RunResult result = RunRullama(more, {.input = input});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<json> found;
+    std::istringstream records(result.out);
+    for (std::string line; std::getline(records, line);) {
+      found.push_back(json::parse(line)["embedding"]);
+    }
+    return found;
+  };
+  const auto words = vectors({"The prince", "It was"}, "");
+  ASSERT_EQ(words.size(), 2u);
+  EXPECT_EQ(vectors({"-"}, "The prince\nIt was\n"), words);
+  EXPECT_EQ(vectors({"--jsonl", "-"}, "\"The prince\"\n\"It was\"\n"), words);
+  // A file is one text, and what follows its name is another, which comes first.
+  const auto file = TemporaryFile("text.txt", "It was");
+  EXPECT_EQ(vectors({"-f", file.string(), "The prince"}, ""), words);
+  EXPECT_EQ(vectors({"-f", "-", "The prince"}, "It was"), words);
+}
+
 TEST(Embed, WhatItRefuses) {
   EXPECT_EQ(RunRullama({"embed", "-m", TinyModel(), "--task", "query", "a"}).exit_code, 2);
   EXPECT_EQ(RunRullama({"embed", "-m", TinyModel(), "--dimensions", "100000", "a"}).exit_code, 2);
