@@ -203,7 +203,8 @@ BlockSpec GenerationSchema() {
              AutoCodec<ChoiceCodec<int64_t>>{
                  {{{"70", 70}, {"140", 140}, {"280", 280}, {"560", 560}, {"1120", 1120}}}},
              "The most soft tokens of a picture. More show finer detail, such as small print, and "
-             "take longer. `auto`: as many as keep all pixels, at most 280. No effect, and a "
+             "take longer. `auto`: as many as keep all pixels, at most 280; for embedding models "
+             "always 280. No effect, and a "
              "warning, with Gemma 3, whose pictures all have 256.")
       .Build();
 }

@@ -124,9 +124,11 @@ Status MediaReader::PlanPicture(const Medium& medium, MediumPlan& plan) const {
   RL_ASSIGN_OR_RETURN(const PictureHeader header, ReadPictureHeader(plan.file));
   plan.width = header.width;
   plan.height = header.height;
+  // Vectors are compared with those that other programs made, of pictures with one budget.
+  const int64_t unasked = model_.facts().encodes() ? int64_t{kDefaultImageTokens} : 0;
   const int64_t asked = medium.image_tokens > 0
                             ? medium.image_tokens
-                            : model_.config().generation.image_tokens.value_or(0);
+                            : model_.config().generation.image_tokens.value_or(unasked);
   RL_ASSIGN_OR_RETURN(plan.image_tokens,
                       PictureBudget(tower->Budgets(), asked, header.width, header.height));
   // A picture on its side has the same squares, in columns instead of rows.

@@ -224,6 +224,10 @@ TEST(Embed, PicturesAndSoundsComeBeforeTheText) {
       Embedded({"--task", "document", "--image-tokens", "70", "--jsonl"}, lines)[3].at("embedding"),
       both[0].at("embedding"));
   EXPECT_EQ(records[3].at("index"), 3);
+  // However small it is, a picture has the budget of the published processor.
+  const auto photo = Embedded({"--image", goldens + "photo.png"});
+  ASSERT_EQ(photo.size(), 1u);
+  expect_case("image-280", photo[0]);
   const auto cut = Embedded({"--image", goldens + "photo.png", "--dimensions", "16"});
   EXPECT_EQ(cut[0].at("embedding").size(), 16u);
 }
