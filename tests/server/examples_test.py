@@ -178,6 +178,19 @@ class DocumentTest(unittest.TestCase):
             self.assertEqual(refused.exception.code, 401)
             refused.exception.close()
 
+    def test_the_example_of_several_models_serves_each(self):
+        (serve,) = command_lines(next(b for b in blocks("sh") if "--max-loaded-models" in b))
+        for name in ("e2b", "e4b"):
+            os.symlink(os.path.abspath(ARGUMENTS.model), f"{self.folder}/{name}.gguf")
+        flags = [re.sub(r"^gemma4:(\w+)$", r"\1.gguf", word) for word in serve.split()[2:]]
+        with DocumentServer(flags, self.folder) as server:
+            for name in ("e4b", "e2b"):
+                body = json.dumps({"model": name, "prompt": "a", "max_tokens": 1})
+                answer = json.loads(server.run(f"curl -s http://127.0.0.1:11435/v1/completions -d '{body}'", self.folder))
+                self.assertEqual((answer["model"], answer["usage"]["completion_tokens"]), (name, 1))
+            loaded = json.loads(server.run("curl -s http://127.0.0.1:11435/api/ps", self.folder))["models"]
+            self.assertEqual({model["name"] for model in loaded}, {"e2b", "e4b"})
+
     def test_settings_of_the_example_with_several_models_are_known(self):
         (block,) = [b for b in blocks("yaml") if "server:" in b]
         Path(self.folder, "config.yaml").write_text(block)
