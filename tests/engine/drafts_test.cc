@@ -118,6 +118,20 @@ TEST(DraftsOnCpu, ALookupChangesNoByte) {
   }
 }
 
+TEST(DraftsOnCpu, ALookupChangesNoByteOfCachesInBlocks) {
+  const std::vector<Setting> types = {{"context.kv_dtype", "q8_0"}, {"context.v_dtype", "q4_0"}};
+  std::vector<Setting> drafts = DraftsByLookup();
+  drafts.insert(drafts.end(), types.begin(), types.end());
+  const auto plain = Open("cpu", kE2b, types);
+  const auto drafting = Open("cpu", kE2b, drafts);
+  for (const Request& request : Requests(32)) {
+    const Completion answer = Answer(*drafting, request);
+    ExpectSame(answer, Answer(*plain, request));
+    const bool repeats = request.top_logprobs >= 0;
+    EXPECT_THAT(answer.drafts.accepted, Gt(repeats ? 20 : -1));
+  }
+}
+
 TEST(DraftsOnCpu, OneSlotGivesTheSameBytes) {
   const auto plain = Open("cpu", kE2b, {}, 1);
   const auto drafting = Open("cpu", kE2b, {{"drafts.lookup", "true"}, {"drafts.max", "16"}}, 1);
