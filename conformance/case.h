@@ -37,6 +37,13 @@ struct Case {
   ToleranceClass tolerance = ToleranceClass::kExact;
 };
 
+// The type of keys and values of a cache, or that of each.
+struct KvTypes {
+  DType keys, values;
+  constexpr KvTypes(DType both) : keys(both), values(both) {}  // NOLINT: one type is that of both
+  constexpr KvTypes(DType of_keys, DType of_values) : keys(of_keys), values(of_values) {}
+};
+
 struct CaseSpec {
   std::string name;  // "matmul/q4_k_k256_n31_t7"
   OpKind kind;       // the op under test

@@ -17,13 +17,6 @@ struct Rows {
   std::vector<int32_t> past, fresh;
 };
 
-// The type of keys and values, or that of each.
-struct KvTypes {
-  DType keys, values;
-  constexpr KvTypes(DType both) : keys(both), values(both) {}  // NOLINT: one type is that of both
-  constexpr KvTypes(DType of_keys, DType of_values) : keys(of_keys), values(of_values) {}
-};
-
 struct Setup {
   const char* name;
   int64_t heads, kv_heads, dim, capacity, window;
@@ -255,7 +248,19 @@ const Setup kSetups[] = {
      {{23}, {19}}},
     {"ring_wrapped_q8_0", 4, 2, 96, 16, 16, RL_MASK_CAUSAL, DType::kQ8_0, {{41}, {7}}},
     {"slots_q4_0", 2, 1, 64, 32, 0, RL_MASK_CAUSAL, DType::kQ4_0, {{5, 30, 0}, {3, 1, 4}}},
+    {"few_rows_of_slots_q8_0",
+     4,
+     2,
+     64,
+     64,
+     0,
+     RL_MASK_CAUSAL,
+     DType::kQ8_0,
+     {{5, 45, 0, 17, 3, 2, 1, 9}, {3, 2, 2, 0, 0, 0, 0, 1}}},
+    {"ring_wrapped_bf16", 4, 2, 64, 16, 16, RL_MASK_CAUSAL, DType::kBF16, {{41}, {7}}},
     {"canvas_q8_0", 4, 2, 64, 64, 0, RL_MASK_CANVAS, DType::kQ8_0, {{29}, {16}}},
+    {"canvas_window_q4_0", 4, 2, 64, 16, 16, RL_MASK_CANVAS, DType::kQ4_0, {{29}, {24}}},
+    {"many_bf16", 8, 1, 256, 160, 0, RL_MASK_CAUSAL, DType::kBF16, {{70}, {75}}},
     {"many_q8_0", 8, 1, 256, 160, 0, RL_MASK_CAUSAL, DType::kQ8_0, {{70}, {75}}},
     {"many_q4_0", 8, 2, 512, 320, 0, RL_MASK_CAUSAL, DType::kQ4_0, {{201}, {37}}},
     // As in a tower for pictures, whose head dimension is not a multiple of 32.

@@ -29,21 +29,23 @@ ops::AttentionRows AddStepRows(CaseBuilder& b, int64_t most) {
 
 struct BatchHeads {
   const char* name;
-  DType cache;
+  KvTypes cache;
   int64_t heads, kv_heads, dim, capacity, window;
   int64_t max_past;
 };
 
 ValueId AddBatchAttention(CaseBuilder& b, const BatchHeads& s, ValueId q, ValueId k, ValueId v,
                           const ops::AttentionRows& rows) {
-  const TensorType state(s.cache, {b.extents().t, s.capacity, s.kv_heads, s.dim});
+  const auto state = [&](DType dtype) {
+    return TensorType(dtype, {b.extents().t, s.capacity, s.kv_heads, s.dim});
+  };
   const double size = 3 / std::sqrt(static_cast<double>(s.dim));
   return b.graph().Add(
       ops::WithRows(ops::Attention{.q = q,
                                    .k_new = k,
                                    .v_new = v,
-                                   .k_state = b.State("k_state", state, -size, size),
-                                   .v_state = b.State("v_state", state),
+                                   .k_state = b.State("k_state", state(s.cache.keys), -size, size),
+                                   .v_state = b.State("v_state", state(s.cache.values)),
                                    .mask = RL_MASK_CAUSAL,
                                    .window = s.window,
                                    .scale = 0.7F},
@@ -53,10 +55,10 @@ ValueId AddBatchAttention(CaseBuilder& b, const BatchHeads& s, ValueId q, ValueI
 
 ops::AttentionRows AddCaches(CaseBuilder& b, const BatchHeads& s) {
   const ops::AttentionRows rows = AddStepRows(b, s.max_past);
-  const TensorType fresh(s.cache, {kT, s.kv_heads, s.dim});
+  const auto fresh = [&](DType dtype) { return TensorType(dtype, {kT, s.kv_heads, s.dim}); };
   const ValueId q = b.Floats("q", F({kT, s.heads, s.dim}), -3, 3);
-  const ValueId k = b.Floats("k_new", fresh, -0.3, 0.3);
-  const ValueId v = b.Floats("v_new", fresh);
+  const ValueId k = b.Floats("k_new", fresh(s.cache.keys), -0.3, 0.3);
+  const ValueId v = b.Floats("v_new", fresh(s.cache.values));
   b.Output(AddBatchAttention(b, s, q, k, v, rows));
   return rows;
 }
@@ -64,13 +66,19 @@ ops::AttentionRows AddCaches(CaseBuilder& b, const BatchHeads& s) {
 // Small caches, for cases about other ops: a plan learns from them how many slots there are.
 constexpr BatchHeads kSmallCaches{"small", DType::kF16, 2, 1, 64, 32, 0, 31};
 
-// Rings that have wrapped, keys enough to be split, and both kinds of caches.
-constexpr BatchHeads kBatchHeads[] = {{"f16", DType::kF16, 4, 1, 64, 64, 0, 63},
-                                      {"f32", DType::kF32, 2, 2, 256, 32, 0, 31},
-                                      {"ring", DType::kF16, 4, 2, 64, 16, 16, 1000},
-                                      {"head_512", DType::kF16, 3, 1, 512, 96, 0, 95},
-                                      {"long", DType::kF16, 8, 2, 128, 700, 0, 699},
-                                      {"long_window", DType::kF16, 8, 1, 256, 300, 300, 2000}};
+// Rings that have wrapped, keys enough to be split, and caches of all types.
+constexpr BatchHeads kBatchHeads[] = {
+    {"f16", DType::kF16, 4, 1, 64, 64, 0, 63},
+    {"f32", DType::kF32, 2, 2, 256, 32, 0, 31},
+    {"ring", DType::kF16, 4, 2, 64, 16, 16, 1000},
+    {"head_512", DType::kF16, 3, 1, 512, 96, 0, 95},
+    {"long", DType::kF16, 8, 2, 128, 700, 0, 699},
+    {"long_window", DType::kF16, 8, 1, 256, 300, 300, 2000},
+    {"bf16", DType::kBF16, 4, 2, 128, 48, 0, 47},
+    {"q8_0_ring", DType::kQ8_0, 4, 2, 64, 16, 16, 1000},
+    {"q8_0_long", DType::kQ8_0, 8, 1, 512, 400, 0, 399},
+    {"q8_0_q4_0", {DType::kQ8_0, DType::kQ4_0}, 8, 2, 256, 96, 0, 95},
+    {"q4_0_long", DType::kQ4_0, 8, 2, 128, 700, 0, 699}};
 
 using BatchPattern = void (*)(CaseBuilder& b, DType dtype);
 
@@ -295,7 +303,7 @@ void BatchLayer(CaseBuilder& b, DType dtype) {
                  name);
   };
   const auto cached = [&](ValueId value, const std::string& name) {
-    return g.Add(ops::Cast{.x = value, .dtype = kOwn.cache}, name);
+    return g.Add(ops::Cast{.x = value, .dtype = kOwn.cache.keys}, name);
   };
   const ValueId x = b.Floats("x", F({kT, kBatchWidth}));
   const ValueId input = norm(x, "input.norm", kBatchWidth);

@@ -27,7 +27,8 @@ const std::vector<Append>& Appends() {
 
 void AddStateCases(std::vector<CaseSpec>& cases) {
   for (const Append& append : Appends()) {
-    for (const DType dtype : {DType::kF32, DType::kF16, DType::kI32, DType::kQ8_0, DType::kQ4_0}) {
+    for (const DType dtype :
+         {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kQ8_0, DType::kQ4_0}) {
       cases.push_back(
           {fmt::format("state_append/{}_{}", append.name, NameOf(dtype)), OpKind::kStateAppend,
            [&append, dtype](uint64_t seed) {
