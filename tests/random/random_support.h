@@ -56,9 +56,9 @@ inline std::vector<float> Feed(Session& session, const std::vector<int32_t>& tok
 // Logits of all tokens, fed in chunks of these many rows.
 inline std::vector<float> Logits(const RandomModel& model, Device& device,
                                  const std::vector<int32_t>& tokens, int64_t chunk,
-                                 DType kv_dtype = DType::kF32) {
+                                 CacheTypes types = DType::kF32) {
   BuildOptions build;
-  build.kv_dtype = kv_dtype;
+  build.kv_dtype = types;
   build.capacity = static_cast<int64_t>(tokens.size());
   build.max_t = chunk;
   auto graph = Must(BuildModel(model.config, model.weights, build));
@@ -77,10 +77,10 @@ inline std::vector<float> Logits(const RandomModel& model, Device& device,
 inline std::vector<float> CanvasLogits(const RandomModel& model, Device& device,
                                        const std::vector<int32_t>& prompt,
                                        const std::vector<int32_t>& canvas, int64_t chunk,
-                                       DType kv_dtype = DType::kF32) {
+                                       CacheTypes types = DType::kF32) {
   const int64_t length = std::ssize(canvas);
   BuildOptions build;
-  build.kv_dtype = kv_dtype;
+  build.kv_dtype = types;
   build.capacity = std::ssize(prompt) + length;
   build.max_t = chunk;
   auto encode = Must(BuildModel(model.config, model.weights, build));
