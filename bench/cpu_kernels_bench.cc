@@ -344,7 +344,7 @@ void RegisterAll() {
     for (DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
       const std::string name = "Attention/" + std::string(NameOf(type)) +
                                "/queries:" + std::to_string(heads) + "/dim:512/keys:32768";
-      for (int threads : {1, 2}) {
+      for (int threads : {1, 2, 8, 16}) {
         benchmark::RegisterBenchmark(name.c_str(), AttentionDecode, best, type, heads, size_t{512},
                                      size_t{32768})
             ->Threads(threads)
