@@ -373,29 +373,65 @@ class List {
     }
   }
 
-  // Attention of one row (ops_attention_row.cc): heads of usual lengths, then any.
+  // Attention of one row (ops_attention_row.cc): heads of usual lengths, then any of usual types,
+  // then any.
   void AddRowAttention() {
     constexpr uint32_t kThreads = 256, kSplit = 16, kMostDim = 4 * kThreads;
     const Values values{{"THREADS", kThreads}, {"kSplit", kSplit}};
-    const auto f16 = static_cast<uint32_t>(DType::kF16), f32 = static_cast<uint32_t>(DType::kF32);
     for (const uint32_t group : {1U, 2U}) {
+      const Values of_group = Joined({{"kGroup", group}}, values);
       for (const uint32_t dim : {128U, 256U, 512U}) {
         if (kFewForms && dim == 128) continue;
         const uint32_t teams = std::min(4 * kThreads / dim, kThreads / kSplit);
-        const Values shape =
-            Joined({{"kGroup", group}, {"kDim", dim}, {"kTeams", teams}, {"kType", f16}}, values);
-        for (const bool one_row : {true, false}) {
-          Add(Shader::kAttentionRow, one_row ? Joined({{"kOneRow", 1}}, shape) : shape).file =
-              kRowAttention;
-        }
+        const Values shape = Joined({{"kDim", dim}, {"kTeams", teams}}, of_group);
+        AddRowAttention(Joined(CacheOf(DType::kF16, DType::kF16), shape));
+        if (dim == 128) continue;
+        for (const Values& types : BlockCaches()) AddRowAttention(Joined(types, shape));
       }
-      for (const uint32_t type : {f16, f32}) {
-        Form& any =
-            Add(Shader::kAttentionRow, Joined({{"kGroup", group}, {"kType", type}}, values));
+      for (const Values& types :
+           {CacheOf(DType::kF16, DType::kF16), CacheOf(DType::kF32, DType::kF32), Values{}}) {
+        Form& any = Add(Shader::kAttentionRow, Joined(types, of_group));
         any.file = kRowAttention;
         any.open = true;
         Limit(any, {"kDim"}, kMostDim);
       }
+    }
+  }
+
+  // Queries of a block, of heads of 256 and 512 dims.
+  void AddHalfAttention() {
+    for (const auto& [queries, dim] : {std::pair{64U, 256U}, {32U, 256U}, {32U, 512U}}) {
+      const Values values{{"THREADS", gpu::kernels::AttentionHalfCoop::kThreads},
+                          {"kQueries", queries},
+                          {"kDim", dim}};
+      const auto add = [&](const Values& types, uint32_t units) {
+        Add(Shader::kAttentionHalfCoop, Joined(Joined({{"kUnits", units}}, types), values)).file =
+            "attention_half_coop.cuh";
+      };
+      for (const uint32_t units : {0U, 1U}) add(CacheOf(DType::kF16, DType::kF16), units);
+      for (const Values& types : BlockCaches()) add(types, 0);
+      add({}, 0);
+    }
+  }
+
+  // The caches in blocks that there are forms for. Other mixtures take forms that read the types
+  // when they run.
+  static std::vector<Values> BlockCaches() {
+    std::vector<Values> caches = {CacheOf(DType::kQ8_0, DType::kQ8_0)};
+    if (kFewForms) return caches;
+    caches.push_back(CacheOf(DType::kQ8_0, DType::kQ4_0));
+    caches.push_back(CacheOf(DType::kQ4_0, DType::kQ4_0));
+    return caches;
+  }
+  static Values CacheOf(DType keys, DType values) {
+    return {{"kKeyType", static_cast<uint32_t>(keys)},
+            {"kValueType", static_cast<uint32_t>(values)}};
+  }
+  // Forms for steps of one row, and of several.
+  void AddRowAttention(const Values& values) {
+    for (const bool one_row : {true, false}) {
+      Add(Shader::kAttentionRow, one_row ? Joined({{"kOneRow", 1}}, values) : values).file =
+          kRowAttention;
     }
   }
 
@@ -411,16 +447,7 @@ class List {
     Limit(tiles, {"kGroup", "kRows", "kDim"}, 4096);
 
     AddRowAttention();
-    // Queries of a block, of heads of 256 and 512 dims.
-    for (const auto& [queries, dim] : {std::pair{64U, 256U}, {32U, 256U}, {32U, 512U}}) {
-      for (const uint32_t units : {0U, 1U}) {
-        Add(Shader::kAttentionHalfCoop, {{"THREADS", gpu::kernels::AttentionHalfCoop::kThreads},
-                                         {"kQueries", queries},
-                                         {"kDim", dim},
-                                         {"kUnits", units}})
-            .file = "attention_half_coop.cuh";
-      }
-    }
+    AddHalfAttention();
     Form& stats = Add(Shader::kAttentionStats, {{"THREADS", 64}});
     stats.open = true;
     stats.sizes = ConstantsOf(Shader::kAttentionStats, {{"kGroup", 8}, {"kDim", 512}});

@@ -312,21 +312,37 @@ TEST(CudaForms, AttentionOnTensorCores) {
                                             .window = 512,
                                             .canvas = 0,
                                             .scale = 1.0F,
+                                            .key_type = DType::kF16,
+                                            .value_type = DType::kF16,
                                             .units = 0};
+  const auto check = [&] {
+    const gpu::PipelineKey key{Shader::kAttentionHalfCoop, gpu::kernels::ConstantsOf(constants)};
+    EXPECT_TRUE(Exists(key)) << TextOf(key);
+  };
   for (const auto& [queries, dim] : {std::pair{64U, 256U}, {32U, 256U}, {32U, 512U}}) {
-    for (const uint32_t units : {0U, 1U}) {
-      constants.queries = queries;
-      constants.dim = dim;
+    constants.queries = queries;
+    constants.dim = dim;
+    constants.key_type = constants.value_type = DType::kF16;
+    for (const uint32_t units : {1U, 0U}) {
       constants.units = units;
-      const gpu::PipelineKey key{Shader::kAttentionHalfCoop, gpu::kernels::ConstantsOf(constants)};
-      EXPECT_TRUE(Exists(key)) << TextOf(key);
+      check();
+    }
+    for (const DType type : {DType::kQ8_0, DType::kQ4_0}) {
+      constants.value_type = type;
+      check();
+      constants.key_type = type;
+      check();
     }
   }
 }
 
 TEST(CudaForms, AttentionOfOneRow) {
   for (const uint32_t dim : {8U, 64U, 128U, 256U, 512U, 1024U}) {
-    for (const DType type : {DType::kF16, DType::kF32}) {
+    for (const auto& [keys, values] : {std::pair{DType::kF16, DType::kF16},
+                                       {DType::kF32, DType::kF32},
+                                       {DType::kBF16, DType::kBF16},
+                                       {DType::kQ8_0, DType::kQ8_0},
+                                       {DType::kQ8_0, DType::kQ4_0}}) {
       const gpu::PipelineKey key{
           Shader::kAttentionRow,
           gpu::kernels::ConstantsOf(gpu::kernels::AttentionRow{.threads = 256,
@@ -334,7 +350,7 @@ TEST(CudaForms, AttentionOfOneRow) {
                                                                .kv_heads = 1,
                                                                .group = 2,
                                                                .dim = dim,
-                                                               .type = type,
+                                                               .key_type = keys,
                                                                .slots = 1,
                                                                .capacity = 100,
                                                                .window = 0,
@@ -342,7 +358,8 @@ TEST(CudaForms, AttentionOfOneRow) {
                                                                .scale = 1.0F,
                                                                .split = 16,
                                                                .teams = std::min(1024 / dim, 16U),
-                                                               .one_row = 1})};
+                                                               .one_row = 1,
+                                                               .value_type = values})};
       EXPECT_TRUE(Exists(key)) << TextOf(key);
     }
   }

@@ -44,6 +44,7 @@ gpu::Target TargetFor(const Facts& facts, const DriverOptions& options) {
                 .integer_dot = options.integer_dot,
                 .integer_matrix_rows = options.integer_dot ? RowsOnMatrices(facts) : 0,
                 .half_norms = options.tensor_cores,
+                .block_attention = true,
                 .special_kernels = false,
                 .norms_by_bytes = true,
                 .has_kernels_for = HasFormsFor};

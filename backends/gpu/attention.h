@@ -19,8 +19,7 @@ inline uint32_t RotatedPairs(const rl_op& rope) {
   return static_cast<uint32_t>(sdk::GraphView::attrs<rl_rope_attrs>(rope).n_rot / 2);
 }
 
-// Whether keys and values are all f16 or all f32, as the kernels for few rows and for matrix units
-// read them.
+// Whether keys and values are all f16 or all f32, as the kernel for one row stores them.
 bool HasPlainCache(const sdk::GraphView& graph, const rl_op& op);
 
 // The shape and the mask of an attention op.
@@ -59,7 +58,7 @@ kernels::AttentionArgs AttentionArgsOf(PlanBuilder& plan, const BufferArgument& 
 // Appends the current attention op and returns true if IsOneRow() holds.
 bool AttentionOfOneRow(PlanBuilder& plan);
 // The same for many query rows on matrix units, if the device, the shape and the types allow it:
-// of old and new rows in f16, and of the rows of a step among themselves in f32.
+// of old and new rows in f16 and in blocks, and of the rows of a step among themselves in f32.
 bool AttentionOnMatrixUnits(PlanBuilder& plan);
 bool FreshAttentionOnMatrixUnits(PlanBuilder& plan);
 // The same for attention_stats.

@@ -78,9 +78,8 @@ void AttentionInTiles(PlanBuilder& plan) {
 }
 
 void EmitAttention(PlanBuilder& plan) {
-  const bool special = HasPlainCache(plan.graph(), plan.op()) &&
-                       (AttentionOfOneRow(plan) || AttentionOnMatrixUnits(plan) ||
-                        FreshAttentionOnMatrixUnits(plan));
+  const bool special =
+      AttentionOfOneRow(plan) || AttentionOnMatrixUnits(plan) || FreshAttentionOnMatrixUnits(plan);
   if (!special) AttentionInTiles(plan);
 }
 

@@ -1,5 +1,6 @@
 // Emission of attention of many rows on matrix units: attention_half_coop.comp, attention_coop.comp
 // and attention_fresh_coop.comp.
+#include <rullama/sdk/cache_rows.h>
 #include <rullama/sdk/operands.h>
 
 #include <algorithm>
@@ -94,6 +95,9 @@ int64_t HalfQueriesOf(const Target& target, const AttentionShape& a) {
   return is_busy ? most : std::min(most, kFewHalfQueries);
 }
 
+// Whether attention_half_coop may read keys or values of this type.
+bool IsHalfOrBlocks(DType type) { return type == DType::kF16 || sdk::IsBlockCacheType(type); }
+
 // `units`: keys and values are of HalfHeads().
 void EmitHalf(PlanBuilder& plan, const AttentionShape& a, int64_t queries, bool units,
               const kernels::AttentionArgs& args) {
@@ -110,6 +114,8 @@ void EmitHalf(PlanBuilder& plan, const AttentionShape& a, int64_t queries, bool 
                                              .window = a.window,
                                              .canvas = a.canvas,
                                              .scale = a.scale,
+                                             .key_type = units ? DType::kF16 : a.type,
+                                             .value_type = units ? DType::kF16 : a.value_type,
                                              .units = units},
                   args)
       .Emit(1, static_cast<uint64_t>(a.heads / group), GroupsOfRows(a, queries, group));
@@ -160,12 +166,16 @@ void EmitFreshCoop(PlanBuilder& plan, const AttentionShape& a, const HalfRows& k
 
 bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   const AttentionShape a = AttentionShapeOf(plan);
-  if (a.type != DType::kF16) return false;
+  const bool is_half = a.type == DType::kF16 && a.value_type == DType::kF16;
+  const bool fits = plan.target().can.block_attention
+                        ? IsHalfOrBlocks(a.type) && IsHalfOrBlocks(a.value_type)
+                        : is_half;
+  if (!fits) return false;
   if (const int64_t queries = HalfQueriesOf(plan.target(), a); queries > 0) {
     EmitHalf(plan, a, queries, /*units=*/false, AttentionArgsOf(plan, plan.ResultIndex()));
     return true;
   }
-  if (a.capacity % kMatrix != 0 || !FitsCoop(plan.target(), a)) return false;
+  if (!is_half || a.capacity % kMatrix != 0 || !FitsCoop(plan.target(), a)) return false;
   EmitCoop(plan, a, {}, AttentionArgsOf(plan, plan.ResultIndex()));
   return true;
 }
@@ -177,7 +187,7 @@ bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
   const bool has_old = plan.InputIndex(Attention::past) != RL_NO_VALUE;
   const bool narrow = target.can.matrix_units && target.can.special_kernels && a.canvas &&
                       a.rows >= kMinRows && a.dim <= kMaxFreshDim;
-  if (a.type != DType::kF32 || has_old) return false;
+  if (a.type != DType::kF32 || a.value_type != DType::kF32 || has_old) return false;
   // one f16 number for each (kHalfFreshRows)
   const bool has_half_keys = !target.prefers.precise_products && a.rows >= kHalfFreshRows;
   const bool sees_later = a.canvas || plan.graph().input(plan.op(), Attention::q_end) != nullptr;

@@ -1,4 +1,5 @@
 // Emission of attention of one row, or of several that are computed side by side.
+#include <rullama/sdk/cache_rows.h>
 #include <rullama/sdk/operands.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace {
 constexpr int64_t kMaxRowQueries = 2;  // of a workgroup
 constexpr uint32_t kSplit = 16;        // invocations that share a key
 constexpr int64_t kMaxRowParts = 64;   // room in attention_row.comp
+constexpr int64_t kEvenBlocks = 64;    // of dims, so that heads in blocks begin at whole words
 
 uint32_t ThreadsOf(const Target& target) {
   constexpr uint32_t kThreads = 256, kSoftwareThreads = 128;
@@ -66,6 +68,8 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   if (!target.can.row_attention || !IsOneRow(plan.graph(), target, plan.op())) return false;
   using operands::Attention;
   const AttentionShape a = AttentionShapeOf(plan);
+  const bool in_blocks = sdk::IsBlockCacheType(a.type) || sdk::IsBlockCacheType(a.value_type);
+  if (in_blocks && a.dim % kEvenBlocks != 0) return false;
   const int64_t group = GroupOf(a.HeadsPerKv(), kMaxRowQueries);
   const uint32_t threads = ThreadsOf(target);
   const uint32_t split = std::min(std::bit_floor(target.can.subgroup_size), kSplit);
@@ -94,7 +98,7 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
                             .kv_heads = a.kv_heads,
                             .group = group,
                             .dim = a.dim,
-                            .type = a.type,
+                            .key_type = a.type,
                             .slots = a.slots,
                             .capacity = a.capacity,
                             .window = a.window,
@@ -102,7 +106,8 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
                             .scale = a.scale,
                             .split = split,
                             .teams = std::min(threads / (a.dim / 4), keys),
-                            .one_row = plan.steps().HaveOneRow() && fresh_rows <= 1},
+                            .one_row = plan.steps().HaveOneRow() && fresh_rows <= 1,
+                            .value_type = a.value_type},
       {.q_pos = plan.InputIndex(Attention::q_pos),
        .q_slot = plan.InputIndex(Attention::q_slot),
        .kv_pos = plan.InputIndex(Attention::kv_pos),

@@ -90,6 +90,8 @@ void AddAttention(std::vector<Shader>& all) {
                                   .window = 0,
                                   .canvas = 0,
                                   .scale = 1.0F,
+                                  .key_type = DType::kF16,
+                                  .value_type = DType::kF16,
                                   .units = 0};
   Add(all, "HalfAttention", kAttentionHalfCoopPlain, kAttentionHalfCoopSubgroups, half);
   half.units = 1;

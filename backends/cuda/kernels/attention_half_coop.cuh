@@ -1,11 +1,12 @@
-// Attention of many rows on tensor cores for keys and values in f16: the same as attention, with
-// each value of a query and each weight of a key rounded to one f16 number, as keys and values are.
-// Keys and values in f32, of rows without old ones, come from to_half. A block of eight warps takes
-// some queries (rows times heads that share a key/value head) and goes through the keys in tiles
-// with a running softmax. In a tile each warp computes the scores of 16 queries and 16 keys, or a
-// part of their dims, and then an eighth of the dims of all results. Queries and results stay in
-// registers, keys and values come through shared memory, and those of the next tile are on their
-// way meanwhile.
+// Attention of many rows on tensor cores for keys and values in f16 and in blocks: the same as
+// attention, with each value of a query and of a block and each weight of a key rounded to one f16
+// number, as keys and values are. Keys and values in f32, of rows without old ones, come from
+// to_half. A block of eight warps takes some queries (rows times heads that share a key/value head)
+// and goes through the keys in tiles with a running softmax. In a tile each warp computes the
+// scores of 16 queries and 16 keys, or a part of their dims, and then an eighth of the dims of all
+// results. Queries and results stay in registers, keys and values come through shared memory, and
+// those of the next tile are on their way meanwhile.
+#include "cache_words.kernel"
 #include "high_low.kernel"
 #include "math.kernel"
 #include "matrices.cuh"
@@ -190,6 +191,15 @@ __forceinline__ int OldTiles(const Keys& keys) { return TilesOf(keys.old_end - k
 
 // ---- one tile -----------------------------------------------------------------------------------
 
+// Eight elements of a head, as they lie in memory, and as f16.
+__forceinline__ uint4 VectorIn(Memory rows, Offset head, uint vector, uint type) {
+  if (type == kF16) return ((const uint4*)rows)[head * kVectors + vector];
+  return AskForEight(rows + head * CacheBytes(type, kDim), vector * 8, type);
+}
+__forceinline__ uint4 HalvesIn(uint4 words, uint vector, uint type) {
+  return type == kF16 ? words : TakeEightHalves(words, vector * 8, type);
+}
+
 // Loads the rows of a tile, and its last row in place of those that are not there.
 __forceinline__ void LoadTile(OWNED_ ARGS_ const Keys& keys, int tile) {
   const int old_tiles = OldTiles(keys);
@@ -203,10 +213,10 @@ __forceinline__ void LoadTile(OWNED_ ARGS_ const Keys& keys, int tile) {
     const uint index = ME + i * kThreads;
     const int wanted = at + int(index / kVectors), key = min(wanted, end - 1);
     const Offset row = fresh ? uint(key) : Offset(keys.slot) * kCapacity + uint(key) % kCapacity;
-    const Offset from = (row * kKvHeads + MINE(kv_head)) * kVectors + index % kVectors;
+    const Offset head = row * kKvHeads + MINE(kv_head);
     MINE(slot)[i] = wanted >= end ? -1 : fresh ? INTS(kv_slot)[key] : keys.slot;
-    MINE(key)[i] = ((const uint4*)key_base)[from];
-    MINE(value)[i] = ((const uint4*)value_base)[from];
+    MINE(key)[i] = VectorIn(key_base, head, index % kVectors, kKeyType);
+    MINE(value)[i] = VectorIn(value_base, head, index % kVectors, kValueType);
   }
   if (ME < kKeys) {
     const int wanted = at + int(ME), key = min(wanted, end - 1);
@@ -223,9 +233,12 @@ __forceinline__ void LoadTile(OWNED_ ARGS_ const Keys& keys, int tile) {
 // what times 0 is not 0.
 __forceinline__ void StoreTile(OWNED_ int slot) {
   UNROLL for (uint i = 0; i < kOwn; ++i) {
-    const uint index = ME + i * kThreads, at = index / kVectors * kPitch + index % kVectors;
-    shared_rows[at] = MINE(key)[i];
-    shared_rows[kValuesAt + at] = MINE(slot)[i] == slot ? MINE(value)[i] : make_uint4(0, 0, 0, 0);
+    const uint index = ME + i * kThreads, vector = index % kVectors;
+    const uint at = index / kVectors * kPitch + vector;
+    shared_rows[at] = HalvesIn(MINE(key)[i], vector, kKeyType);
+    shared_rows[kValuesAt + at] = MINE(slot)[i] == slot
+                                      ? HalvesIn(MINE(value)[i], vector, kValueType)
+                                      : make_uint4(0, 0, 0, 0);
   }
   if (ME >= kKeys) return;
   shared_key_pos[ME] = MINE(key_slot) == slot ? MINE(key_pos) : kNoPos;

@@ -3,6 +3,7 @@
 // `parts`-th tile of keys; the last one to be done joins the parts. Norms and rotations of the
 // row's queries, key and value are computed on the way where the host left them out
 // (HeadTransform). Keys and values are on their way before anything waits. Accumulates in f32.
+#include "cache_words.kernel"
 #include "lanes.kernel"
 #include "math.kernel"
 #include "visible.kernel"
@@ -147,20 +148,21 @@ __forceinline__ void FindTurns(const Positions& positions, const Positions* know
   }
 }
 
-// Keys and values as the cache keeps them; one block of a head leaves them for others.
+// Keys and values as the cache keeps them, which then has one type, f32 or f16; one block of a head
+// leaves them for others.
 __forceinline__ float Kept(ARGS_ uint item, uint i, float value) {
   if (item < kGroup) return value;
-  const uint bits = kType == kF32 ? 0 : FloatToHalf(value);
+  const uint bits = kKeyType == kF32 ? 0 : FloatToHalf(value);
   if (FirstHead() % (kHeads / kKvHeads) == 0) {
     const Memory fresh = item == kGroup ? push.k_new : push.v_new;
     const Offset to = (Offset(QueryRow()) * kKvHeads + KvHead()) * kDim + i;
-    if (kType == kF32) {
+    if (kKeyType == kF32) {
       FLOATS_AT(fresh)[to] = value;
     } else {
       USHORTS_AT(fresh)[to] = ushort(bits);
     }
   }
-  return kType == kF32 ? value : HalfToFloat(bits);
+  return kKeyType == kF32 ? value : HalfToFloat(bits);
 }
 
 __forceinline__ void PutElement(ARGS_ uint item, uint i, float value) {
@@ -318,44 +320,52 @@ __forceinline__ Keys FindKeys(const Push& push) {
   return keys;
 }
 
-__forceinline__ uint HeadBytes() { return kDim * (kType == kF32 ? 4 : 2); }
-__forceinline__ HeadRows RowsOf(int slot, Memory state, Memory fresh) {
+__forceinline__ HeadRows RowsOf(int slot, Memory state, Memory fresh, uint type) {
   const Offset of_slot = Offset(slot) * kCapacity * kKvHeads;
-  return {state + (of_slot + KvHead()) * HeadBytes(), fresh + KvHead() * HeadBytes()};
+  const uint bytes = CacheBytes(type, kDim);
+  return {state + (of_slot + KvHead()) * bytes, fresh + KvHead() * bytes};
 }
 
 // The row of a number, whose place in the cache is `place` if that is not beyond its end. A
 // remainder takes long, and so there is one for a tile.
-__forceinline__ Memory RowAt(const Keys& keys, const HeadRows& rows, int at, uint place) {
+__forceinline__ Memory RowAt(const Keys& keys, const HeadRows& rows, int at, uint place,
+                             uint type) {
   // Before its own row there are those of the keys before it, after it all in their order.
   const uint new_row = kOneRow != 0      ? 0
                        : at <= keys.past ? uint(keys.fresh_row - (keys.past - at))
                                          : uint(at - keys.past - 1);
   const bool is_new = at >= keys.stored;
   ROLLED while (place >= kCapacity) place -= kCapacity;
-  const Offset row = Offset(is_new ? new_row : place) * (kKvHeads * HeadBytes());
+  const Offset row = Offset(is_new ? new_row : place) * (kKvHeads * CacheBytes(type, kDim));
   return (is_new ? rows.fresh : rows.cached) + row;
 }
 __forceinline__ uint PlaceOf(int tile) { return uint(tile) % kCapacity; }
 
 // Four elements of a row, as they lie in memory.
-__forceinline__ uint4 QuadIn(Memory row, uint quad) {
-  if (kType == kF32) return ((const uint4*)row)[quad];
+__forceinline__ uint4 QuadIn(Memory row, uint quad, uint type) {
+  if (type == kF32) return ((const uint4*)row)[quad];
+  if (IsInBlocks(type)) return AskForFour(row, quad * 4, type);
   const uint2 words = ((const uint2*)row)[quad];
   return make_uint4(words.x, words.y, 0, 0);
 }
-__forceinline__ float4 QuadOf(uint4 words) {
-  return kType == kF32 ? as_float4(words) : HalvesOf(XY(words));
+__forceinline__ float4 QuadOf(uint4 words, uint quad, uint type) {
+  if (type == kF32) return as_float4(words);
+  if (type == kF16) return HalvesOf(XY(words));
+  if (type == kBF16) {
+    return as_float4(
+        make_uint4(words.x << 16, words.x & ~0xFFFFu, words.y << 16, words.y & ~0xFFFFu));
+  }
+  return TakeFour(words, quad * 4, type);
 }
 
 __forceinline__ void LoadKeys(OWNED_ ARGS_ int tile) {
   const Keys& keys = MINE(keys);
   const int key = int(ME / kSplit), at = tile + key;
   const bool wanted = Sees(ARGS keys, at) && !(MINE(has_key) && at == keys.past);
-  const Memory row = RowAt(keys, MINE(key_rows), at, PlaceOf(tile) + key);
+  const Memory row = RowAt(keys, MINE(key_rows), at, PlaceOf(tile) + key, kKeyType);
   UNROLL for (uint b = 0; b < kMostLoads; ++b) {
     const uint quad = min(ME % kSplit + b * kSplit, kQuads - 1);
-    MINE(k_words)[b] = wanted && b < kLoads ? QuadIn(row, quad) : make_uint4(0, 0, 0, 0);
+    MINE(k_words)[b] = wanted && b < kLoads ? QuadIn(row, quad, kKeyType) : make_uint4(0, 0, 0, 0);
   }
 }
 
@@ -368,8 +378,8 @@ __forceinline__ void LoadValues(OWNED_ ARGS_ int tile) {
     // Rows that the query does not see may hold anything.
     const bool wanted = t < kTeamKeys && team < kTeams && key < kKeys && Sees(ARGS keys, at) &&
                         !(MINE(has_value) && at == keys.past);
-    const Memory row = RowAt(keys, MINE(value_rows), at, place + key);
-    MINE(v_words)[t] = wanted ? QuadIn(row, ME % kQuads) : make_uint4(0, 0, 0, 0);
+    const Memory row = RowAt(keys, MINE(value_rows), at, place + key, kValueType);
+    MINE(v_words)[t] = wanted ? QuadIn(row, ME % kQuads, kValueType) : make_uint4(0, 0, 0, 0);
   }
 }
 
@@ -385,7 +395,8 @@ __forceinline__ void Scores(OWNED_ ARGS_ int tile, uint buffer_at) {
   UNROLL for (uint b = 0; b < kMostLoads; ++b) {
     const uint quad = part + b * kSplit;
     if (b >= kLoads || quad >= kQuads) continue;
-    const float4 k = is_fresh ? shared_rows[kGroup * kQuads + quad] : QuadOf(MINE(k_words)[b]);
+    const float4 k =
+        is_fresh ? shared_rows[kGroup * kQuads + quad] : QuadOf(MINE(k_words)[b], quad, kKeyType);
     UNROLL for (uint i = 0; i < kGroup; ++i) {
       const float4 q = shared_rows[i * kQuads + quad];
       sum[i] = fma(k.x, q.x, fma(k.y, q.y, fma(k.z, q.z, fma(k.w, q.w, sum[i]))));
@@ -428,8 +439,8 @@ __forceinline__ void AddValues(OWNED_ int tile, uint buffer_at) {
     const uint key = team * kTeamKeys + t;
     if (t >= kTeamKeys || key >= kKeys) continue;
     const bool is_fresh = MINE(has_value) && tile + int(key) == MINE(keys).past;
-    const float4 v =
-        is_fresh ? shared_rows[(kGroup + 1) * kQuads + ME % kQuads] : QuadOf(MINE(v_words)[t]);
+    const float4 v = is_fresh ? shared_rows[(kGroup + 1) * kQuads + ME % kQuads]
+                              : QuadOf(MINE(v_words)[t], ME % kQuads, kValueType);
     UNROLL for (uint i = 0; i < kGroup; ++i) {
       MINE(acc)[i] = fma(BROADCAST(shared_p[buffer_at + i * kKeys + key]), v, MINE(acc)[i]);
     }
@@ -590,12 +601,15 @@ __forceinline__ void PrefetchTile(const Push& push) {
   if (WORKGROUP >= parts || tile + int(key) >= past) return;
   uint place = PlaceOf(tile) + key;
   ROLLED while (place >= kCapacity) place -= kCapacity;
-  const Offset at = Offset(place) * (kKvHeads * HeadBytes());
-  const Memory keys = RowsOf(slot, push.k_state, nullptr).cached + at;
-  const Memory values = RowsOf(slot, push.v_state, nullptr).cached + at;
-  ROLLED for (uint line = ME % kSplit * kLine; line < HeadBytes(); line += kSplit * kLine) {
-    Prefetch(keys + line);
-    Prefetch(values + line);
+  const uint key_bytes = CacheBytes(kKeyType, kDim), value_bytes = CacheBytes(kValueType, kDim);
+  const Memory keys =
+      RowsOf(slot, push.k_state, nullptr, kKeyType).cached + Offset(place) * (kKvHeads * key_bytes);
+  const Memory values = RowsOf(slot, push.v_state, nullptr, kValueType).cached +
+                        Offset(place) * (kKvHeads * value_bytes);
+  ROLLED for (uint line = ME % kSplit * kLine; line < max(key_bytes, value_bytes);
+              line += kSplit * kLine) {
+    if (line < key_bytes) Prefetch(keys + line);
+    if (line < value_bytes) Prefetch(values + line);
   }
 }
 
@@ -642,8 +656,8 @@ EARLY_KERNEL(attention_row) {
   const int turn = int(parts * kKeys);
   // The last tile has the fresh key.
   const bool fresh = (tiles - 1) % parts == part;
-  MINE(key_rows) = RowsOf(MINE(keys).slot, push.k_state, push.k_new);
-  MINE(value_rows) = RowsOf(MINE(keys).slot, push.v_state, push.v_new);
+  MINE(key_rows) = RowsOf(MINE(keys).slot, push.k_state, push.k_new, kKeyType);
+  MINE(value_rows) = RowsOf(MINE(keys).slot, push.v_state, push.v_new, kValueType);
   MINE(has_key) = fresh && shared_heads[1].x != nullptr;
   MINE(has_value) = fresh && shared_heads[2].x != nullptr;
   LoadKeys(OWNED ARGS tile);

@@ -10,6 +10,7 @@
 #include "attention_row.args.glsl"
 #include "math.kernel"
 #include "visible.kernel"
+#include "cache_words.kernel"
 #include "lanes.kernel"
 #include "arrival.glsl"
 
@@ -95,20 +96,21 @@ void FindNorms(uint items) {
   }
 }
 
-// Keys and values as the cache keeps them; one workgroup of a head leaves them for others.
+// Keys and values as the cache keeps them, which then has one type, f32 or f16; one workgroup of a
+// head leaves them for others.
 float Kept(uint item, uint i, float value) {
   if (item < kGroup) return value;
-  const uint bits = kType == kF32 ? 0 : FloatToHalf(value);
+  const uint bits = kKeyType == kF32 ? 0 : FloatToHalf(value);
   if (first_head % (kHeads / kKvHeads) == 0) {
     const uvec2 fresh = item == kGroup ? p.k_new : p.v_new;
     const uint to = kv_head * kDim + i;
-    if (kType == kF32) {
+    if (kKeyType == kF32) {
       F32(fresh).v[to] = value;
     } else {
       U16(fresh).v[to] = uint16_t(bits);
     }
   }
-  return kType == kF32 ? value : HalfToFloat(bits);
+  return kKeyType == kF32 ? value : HalfToFloat(bits);
 }
 
 void PutElement(uint item, uint i, float value) {
@@ -245,20 +247,26 @@ void FindKeys() {
 }
 
 // Four elements of the key or value of a number, as they lie in memory.
-uvec4 LoadQuad(uvec2 state, uvec2 fresh, int at, uint quad) {
+uvec4 LoadQuad(uvec2 state, uvec2 fresh, int at, uint quad, uint type) {
   // Rows before the query's own hold earlier keys; rows after it are in the order of the step.
   const uint new_row = kOneRow != 0 ? 0
                        : at <= past ? uint(fresh_row - (past - at))
                                     : uint(at - past - 1);
   const uint row = at >= stored ? new_row : uint(slot) * kCapacity + uint(at) % kCapacity;
   const uvec2 base = at >= stored ? fresh : state;
-  const uint from = (row * kKvHeads + kv_head) * kQuads + quad;
-  if (kType == kF32) return U32x4(base).v[from];
-  return uvec4(U32x2(base).v[from], 0, 0);
+  const uint head = row * kKvHeads + kv_head, from = head * kQuads + quad;
+  if (type == kF32) return U32x4(base).v[from];
+  if (type == kF16 || type == kBF16) return uvec4(U32x2(base).v[from], 0, 0);
+  return AskForFour(AdvanceBy(base, head, CacheBytes(type, kDim)), quad * 4, type);
 }
-vec4 QuadOf(uvec4 words) {
-  if (kType == kF32) return uintBitsToFloat(words);
-  return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
+vec4 QuadOf(uvec4 words, uint quad, uint type) {
+  if (type == kF32) return uintBitsToFloat(words);
+  if (type == kF16) return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
+  if (type == kBF16) {
+    return uintBitsToFloat(
+        uvec4(words.x << 16, words.x & ~0xFFFFu, words.y << 16, words.y & ~0xFFFFu));
+  }
+  return TakeFour(words, quad * 4, type);
 }
 
 uvec4 k_words[kLoads];
@@ -271,7 +279,7 @@ void LoadKeys(int tile) {
   const uvec2 state = p.k_state, fresh = p.k_new;
   [[unroll]] for (uint b = 0; b < kLoads; ++b) {
     const uint quad = min(me % kSplit + b * kSplit, kQuads - 1);
-    k_words[b] = wanted ? LoadQuad(state, fresh, at, quad) : uvec4(0);
+    k_words[b] = wanted ? LoadQuad(state, fresh, at, quad, kKeyType) : uvec4(0);
   }
 }
 
@@ -283,7 +291,7 @@ void LoadValues(int tile) {
     const int at = tile + int(key);
     // Rows that the query does not see may hold anything.
     const bool wanted = team < kTeams && key < kKeys && Sees(at) && !(has_value && at == past);
-    v_words[t] = wanted ? LoadQuad(state, fresh, at, me % kQuads) : uvec4(0);
+    v_words[t] = wanted ? LoadQuad(state, fresh, at, me % kQuads, kValueType) : uvec4(0);
   }
 }
 
@@ -300,7 +308,7 @@ void Scores(int tile, uint buffer_at) {
   [[unroll]] for (uint b = 0; b < kLoads; ++b) {
     const uint quad = part + b * kSplit;
     if (quad >= kQuads) continue;
-    const vec4 k = is_fresh ? Row4(kGroup * kQuads + quad) : QuadOf(k_words[b]);
+    const vec4 k = is_fresh ? Row4(kGroup * kQuads + quad) : QuadOf(k_words[b], quad, kKeyType);
     [[unroll]] for (uint i = 0; i < kGroup; ++i) sum[i] += dot(k, Row4(i * kQuads + quad));
   }
   [[unroll]] for (uint i = 0; i < kGroup; ++i) {
@@ -343,7 +351,8 @@ void AddValues(int tile, uint buffer_at) {
     const uint key = team * kTeamKeys + t;
     if (key >= kKeys) continue;
     const bool is_fresh = has_value && tile + int(key) == past;
-    const vec4 v = is_fresh ? Row4((kGroup + 1) * kQuads + me % kQuads) : QuadOf(v_words[t]);
+    const vec4 v = is_fresh ? Row4((kGroup + 1) * kQuads + me % kQuads)
+                            : QuadOf(v_words[t], me % kQuads, kValueType);
     [[unroll]] for (uint i = 0; i < kGroup; ++i) {
       acc[i] += shared_p[buffer_at + i * kKeys + key] * v;
     }
