@@ -1,5 +1,5 @@
 // Whole models with a KV cache in blocks against the reference with one in f32, on every level of
-// the cpu backend: the logits of the tokens after a prompt of 500. Needs ../shared.
+// the cpu backend and on GPUs: the logits of the tokens after a prompt of 500. Needs ../shared.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -98,6 +98,11 @@ std::string NameOf(const ::testing::TestParamInfo<CacheTypesTest::ParamType>& in
 
 INSTANTIATE_TEST_SUITE_P(Backends, CacheTypesTest,
                          ::testing::Combine(::testing::ValuesIn(golden::Backends()),
+                                            ::testing::Values("tiny-e2b", "tiny-dense")),
+                         NameOf);
+
+INSTANTIATE_TEST_SUITE_P(Gpus, CacheTypesTest,
+                         ::testing::Combine(::testing::ValuesIn(golden::Precise(golden::Gpus())),
                                             ::testing::Values("tiny-e2b", "tiny-dense")),
                          NameOf);
 

@@ -190,7 +190,10 @@ std::vector<Setup> Setups() {
   std::vector<Setup> setups = {{{"cpu", ""}, DType::kF16},
                                {{"cpu", ""}, DType::kQ8_0},
                                {{"cpu", ""}, {DType::kQ8_0, DType::kQ4_0}}};
-  for (const Backend& backend : golden::Gpus()) setups.push_back({backend, DType::kF16});
+  for (const Backend& backend : golden::Gpus()) {
+    setups.push_back({backend, DType::kF16});
+    setups.push_back({backend, {DType::kQ8_0, DType::kQ4_0}});
+  }
   return setups;
 }
 
