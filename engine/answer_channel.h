@@ -18,6 +18,7 @@
 #include "core/base/status.h"
 #include "core/runtime/slot_file.h"
 #include "core/runtime/snapshot_file.h"
+#include "engine/adapters_in_force.h"
 #include "engine/api/request.h"
 #include "engine/prompt_scores.h"
 
