@@ -65,7 +65,9 @@ def test_leaving_a_stream_frees_its_slot(model):
 
 
 INTERRUPTED = """
-import sys, time, rullama
+import signal, sys, time, rullama
+# Ctrl-C is ignored in jobs that a shell runs in the background, and in their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 model = rullama.Model(sys.argv[1], "cpu", context=512, config={"context.slots": 1})
 # Another answer holds the only slot and is not read, so the wait for it has no end.
 held = model.stream("The prince", temperature=0)
