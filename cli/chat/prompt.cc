@@ -7,7 +7,6 @@
 #include "cli/commands/json_text.h"
 #include "cli/commands/options.h"
 #include "cli/terminal/console.h"
-#include "core/base/utf8.h"
 #include "engine/engine_access.h"
 
 namespace rullama::cli {
@@ -16,14 +15,6 @@ namespace {
 void AppendPart(std::string& text, std::string_view part) {
   if (!text.empty() && !part.empty()) text += "\n\n";
   text += part;
-}
-
-Status CheckUtf8(std::string_view text, std::string_view what) {
-  const auto offset = FindInvalidUtf8(text);
-  if (!offset) return OkStatus();
-  return MakeError(ErrorKind::kUsage, "text.utf8",
-                   "{} is not UTF-8 text: the byte at offset {} begins no character", what,
-                   *offset);
 }
 
 Status AppendFile(std::string& text, const std::string& path) {

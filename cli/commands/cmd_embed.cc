@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/commands/command.h"
@@ -52,7 +55,9 @@ class VectorWriter {
   Status Begin(std::span<const EmbedItem> items, int64_t columns) {
     if (flags_.out.empty()) return OkStatus();
     RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags_.out));
-    for (const EmbedItem& item : items) {  // files that lines of --jsonl name
+    for (const std::string& path : flags_.input.files) RL_RETURN_IF_ERROR(file.CheckIsNot(path));
+    // Neither --image and --audio nor a line of --jsonl may name the output.
+    for (const EmbedItem& item : items) {
       for (const Medium& medium : item.media) RL_RETURN_IF_ERROR(file.CheckIsNot(medium.path));
     }
     file_ = std::make_unique<AtomicFile>(std::move(file));

@@ -75,6 +75,19 @@ Status AddLines(std::string_view content, bool json_lines, std::vector<EmbedItem
   return OkStatus();
 }
 
+// Stdin is read once.
+Status CheckDashes(const EmbedInputFlags& flags) {
+  const auto texts = std::ranges::count(flags.texts, kStdin);
+  const auto dashes = texts + std::ranges::count(flags.files, kStdin);
+  const bool media = !flags.images.empty() || !flags.sounds.empty();
+  if (dashes == 0 || (dashes == 1 && !media && (texts == 0 || flags.texts.size() == 1))) {
+    return OkStatus();
+  }
+  return MakeError(ErrorKind::kUsage, "usage.option",
+                   "- means stdin, which is read once; give it as the only TEXT or as one --file, "
+                   "without --image and --audio");
+}
+
 // The one item of --image and --audio.
 Result<std::vector<EmbedItem>> ItemWithMedia(const EmbedInputFlags& flags) {
   if (flags.texts.size() > 1 || !flags.files.empty() || flags.json_lines) {
@@ -83,6 +96,7 @@ Result<std::vector<EmbedItem>> ItemWithMedia(const EmbedInputFlags& flags) {
                      "--jsonl with lines such as {{\"images\": [\"a.png\"], \"text\": \"...\"}}");
   }
   EmbedItem item{.text = flags.texts.empty() ? std::string() : flags.texts.front()};
+  RL_RETURN_IF_ERROR(CheckUtf8(item.text, "the TEXT"));
   for (const std::string& path : flags.images) {
     item.media.push_back({.kind = MediaKind::kPicture, .path = path});
   }
@@ -95,6 +109,7 @@ Result<std::vector<EmbedItem>> ItemWithMedia(const EmbedInputFlags& flags) {
 }  // namespace
 
 Result<std::vector<EmbedItem>> ReadEmbedItems(const EmbedInputFlags& flags) {
+  RL_RETURN_IF_ERROR(CheckDashes(flags));
   if (!flags.images.empty() || !flags.sounds.empty()) return ItemWithMedia(flags);
   const bool only_dash = flags.texts.size() == 1 && flags.texts.front() == kStdin;
   std::vector<EmbedItem> items;

@@ -27,7 +27,8 @@ struct EmbedInputFlags {
 
 // The items of the command line, of files and of stdin, in this order; at least one. With pictures
 // or sounds there is one item, and stdin is not read. Errors (kUsage): usage.prompt if there are
-// none, usage.option for media with several texts, input.json; those of ReadTextFile and ReadStdin.
+// none, usage.option for media with several texts and for a "-" that is not alone, text.utf8 for a
+// text with media, input.json; those of ReadTextFile and ReadStdin.
 Result<std::vector<EmbedItem>> ReadEmbedItems(const EmbedInputFlags& flags);
 
 // The content that Engine::EmbedContent() takes, with a text before the item's media, if any.

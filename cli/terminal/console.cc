@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "core/base/printable.h"
+#include "core/base/utf8.h"
 
 namespace rullama::cli {
 namespace {
@@ -193,6 +194,14 @@ Result<std::string> ReadTextFile(const std::string& path, size_t limit) {
   auto text = ReadAll(fd, limit, fmt::format("'{}'", path), "io.read");
   ::close(fd);
   return text;
+}
+
+Status CheckUtf8(std::string_view text, std::string_view what) {
+  const auto offset = FindInvalidUtf8(text);
+  if (!offset) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "text.utf8",
+                   "{} is not UTF-8 text: the byte at offset {} begins no character", what,
+                   *offset);
 }
 
 }  // namespace rullama::cli

@@ -108,4 +108,7 @@ bool StdinIsTerminal();
 // input.limit.
 Result<std::string> ReadTextFile(const std::string& path, size_t limit);
 
+// Checks what the user gave as text; `what` names it. Errors (kUsage): text.utf8, with the offset.
+Status CheckUtf8(std::string_view text, std::string_view what);
+
 }  // namespace rullama::cli

@@ -248,6 +248,12 @@ TEST(Embed, WrongMediaAreErrors) {
   EXPECT_THAT(error_of({"--image", picture, "--task", "chat"}), HasSubstr("task 'chat'"));
   EXPECT_THAT(error_of({"--jsonl"}, R"({"text": "a", "images": "a.png"})"),
               HasSubstr("line 1 has \"images\" that is not a list of files"));
+  EXPECT_THAT(error_of({"--image", picture, "\xff"}), HasSubstr("[text.utf8]"));
+  EXPECT_THAT(error_of({"--image", picture, "-"}), HasSubstr("- means stdin"));
+  EXPECT_THAT(error_of({"-", "a"}), HasSubstr("- means stdin"));
+  EXPECT_THAT(error_of({"-f", "-", "-"}), HasSubstr("- means stdin"));
+  const auto text = TemporaryFile("text.txt", "a text");
+  EXPECT_THAT(error_of({"-f", text.string(), "--out", text.string()}), HasSubstr("[io.same_file]"));
   const auto copy = TemporaryFile("copy.png", ReadFile(picture));
   EXPECT_THAT(error_of({"--jsonl", "--out", copy.string()},
                        "\"a\"\n" + json{{"images", {copy.string()}}}.dump()),
