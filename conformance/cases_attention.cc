@@ -263,6 +263,18 @@ const Setup kSetups[] = {
     {"many_bf16", 8, 1, 256, 160, 0, RL_MASK_CAUSAL, DType::kBF16, {{70}, {75}}},
     {"many_q8_0", 8, 1, 256, 160, 0, RL_MASK_CAUSAL, DType::kQ8_0, {{70}, {75}}},
     {"many_q4_0", 8, 2, 512, 320, 0, RL_MASK_CAUSAL, DType::kQ4_0, {{201}, {37}}},
+    {"many_q8_0_q4_0",
+     8,
+     1,
+     256,
+     160,
+     0,
+     RL_MASK_CAUSAL,
+     {DType::kQ8_0, DType::kQ4_0},
+     {{70}, {75}}},
+    {"many_f16_q8_0", 8, 1, 256, 160, 0, RL_MASK_CAUSAL, {DType::kF16, DType::kQ8_0}, {{70}, {75}}},
+    {"many_ring_q8_0", 8, 1, 256, 64, 64, RL_MASK_CAUSAL, DType::kQ8_0, {{201}, {37}}},
+    {"decode_q8_0_odd_blocks", 4, 2, 96, 32, 0, RL_MASK_CAUSAL, DType::kQ8_0, {{17}, {1}}},
     // As in a tower for pictures, whose head dimension is not a multiple of 32.
     {"many_f32", 3, 3, 72, 160, 0, RL_MASK_CANVAS, DType::kF32, {{0}, {150}}},
 };
