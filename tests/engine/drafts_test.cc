@@ -105,31 +105,26 @@ TEST_P(Drafts, ChangeNoByteBesideOthers) {
   }
 }
 
-TEST(DraftsOnCpu, ALookupChangesNoByte) {
-  for (const char* model : {kE2b, kMoe}) {
-    const auto plain = Open("cpu", model);
-    const auto drafting = Open("cpu", model, DraftsByLookup());
-    for (const Request& request : Requests(32)) {
-      const Completion answer = Answer(*drafting, request);
-      ExpectSame(answer, Answer(*plain, request));
-      const bool repeats = request.top_logprobs >= 0;
-      EXPECT_THAT(answer.drafts.accepted, Gt(repeats ? 20 : -1));
-    }
-  }
-}
-
-TEST(DraftsOnCpu, ALookupChangesNoByteOfCachesInBlocks) {
-  const std::vector<Setting> types = {{"context.kv_dtype", "q8_0"}, {"context.v_dtype", "q4_0"}};
+// Compares answers with and without drafts by a lookup, with the same other settings.
+void ExpectLookupChangesNoByte(const char* model, const std::vector<Setting>& settings = {}) {
   std::vector<Setting> drafts = DraftsByLookup();
-  drafts.insert(drafts.end(), types.begin(), types.end());
-  const auto plain = Open("cpu", kE2b, types);
-  const auto drafting = Open("cpu", kE2b, drafts);
+  drafts.insert(drafts.end(), settings.begin(), settings.end());
+  const auto plain = Open("cpu", model, settings);
+  const auto drafting = Open("cpu", model, drafts);
   for (const Request& request : Requests(32)) {
     const Completion answer = Answer(*drafting, request);
     ExpectSame(answer, Answer(*plain, request));
     const bool repeats = request.top_logprobs >= 0;
     EXPECT_THAT(answer.drafts.accepted, Gt(repeats ? 20 : -1));
   }
+}
+
+TEST(DraftsOnCpu, ALookupChangesNoByte) {
+  for (const char* model : {kE2b, kMoe}) ExpectLookupChangesNoByte(model);
+}
+
+TEST(DraftsOnCpu, ALookupChangesNoByteOfCachesInBlocks) {
+  ExpectLookupChangesNoByte(kE2b, {{"context.kv_dtype", "q8_0"}, {"context.v_dtype", "q4_0"}});
 }
 
 TEST(DraftsOnCpu, OneSlotGivesTheSameBytes) {
