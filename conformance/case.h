@@ -37,7 +37,7 @@ struct Case {
   ToleranceClass tolerance = ToleranceClass::kExact;
 };
 
-// The type of keys and values of a cache, or that of each.
+// The types of keys and values of a cache.
 struct KvTypes {
   DType keys, values;
   constexpr KvTypes(DType both) : keys(both), values(both) {}  // NOLINT: one type is that of both

@@ -385,6 +385,7 @@ class List {
         const uint32_t teams = std::min(4 * kThreads / dim, kThreads / kSplit);
         const Values shape = Joined({{"kDim", dim}, {"kTeams", teams}}, of_group);
         AddRowAttention(Joined(CacheOf(DType::kF16, DType::kF16), shape));
+        // Of the models only Gemma 3 27B has heads of 128 dims. Open forms read blocks of theirs.
         if (dim == 128) continue;
         for (const Values& types : BlockCaches()) AddRowAttention(Joined(types, shape));
       }
@@ -427,7 +428,7 @@ class List {
     return {{"kKeyType", static_cast<uint32_t>(keys)},
             {"kValueType", static_cast<uint32_t>(values)}};
   }
-  // Forms for steps of one row, and of several.
+  // Adds the form for plans whose steps all have one row, and the form for the others.
   void AddRowAttention(const Values& values) {
     for (const bool one_row : {true, false}) {
       Add(Shader::kAttentionRow, one_row ? Joined({{"kOneRow", 1}}, values) : values).file =

@@ -55,7 +55,8 @@ OldRows OldRowsOf(PlanBuilder& plan);
 // The arguments of the current attention op for kernels of several rows, with these results.
 kernels::AttentionArgs AttentionArgsOf(PlanBuilder& plan, const BufferArgument& y);
 
-// Appends the current attention op and returns true if IsOneRow() holds.
+// Appends the current attention op and returns true if IsOneRow() holds, the device has the kernel
+// and heads in blocks begin at whole words.
 bool AttentionOfOneRow(PlanBuilder& plan);
 // The same for many query rows on matrix units, if the device, the shape and the types allow it:
 // of old and new rows in f16 and in blocks, and of the rows of a step among themselves in f32.

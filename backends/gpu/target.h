@@ -41,10 +41,11 @@ struct Capabilities {
   // there is no such kernel, and up to four rows share dot products. Shared memory need not have
   // room for whole rows.
   uint32_t integer_matrix_rows = 0;
-  bool half_norms = false;       // to_half applies the norms of its rows (kernels.def)
-  bool row_attention = true;     // there is a kernel for attention with one query row
-  bool half_attention = true;    // there is one for attention of many rows on matrix units
-  bool block_attention = false;  // and it reads keys and values in blocks
+  bool half_norms = false;     // to_half applies the norms of its rows (kernels.def)
+  bool row_attention = true;   // there is a kernel for attention with one query row
+  bool half_attention = true;  // there is one for attention of many rows on matrix units
+  // The kernel of half_attention also reads keys and values in blocks.
+  bool block_attention = false;
   // There are others for attention, and those for soft embeddings, on matrix units.
   bool special_kernels = true;
   // Only matvec_dot, not matvec, applies norms to the row that it reads.

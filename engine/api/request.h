@@ -40,7 +40,8 @@ struct Medium {
   std::string path = {};  // of the file; empty: `bytes` are its content
   std::string bytes = {};
   // The most soft tokens of a picture, 70, 140, 280, 560 or 1120; Gemma 3 always has 256. More show
-  // finer detail and take longer. 0: as configured, else by its size, of an embedding model 280.
+  // finer detail and take longer. 0: as configured; if nothing is, by the size of the picture,
+  // and 280 for an embedding model.
   int64_t image_tokens = 0;
 };
 

@@ -260,8 +260,8 @@ typedef enum rullama_medium_kind {
 /* Since 1.2. A picture or a sound of a request: a file, or its content. */
 typedef struct rullama_medium {
   int32_t kind; /* rullama_medium_kind */
-  /* The most soft tokens of a picture, 70, 140, 280, 560 or 1120. 0: as configured, else by the
-   * size of the picture; for an embedding model 280. */
+  /* The most soft tokens of a picture, 70, 140, 280, 560 or 1120. 0: as configured; if nothing
+   * is, by the size of the picture, and 280 for an embedding model. */
   int32_t image_tokens;
   const char* path;  /* of the file, or NULL */
   const void* bytes; /* the content of the file, if there is no path */

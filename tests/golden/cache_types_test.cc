@@ -1,5 +1,6 @@
 // Whole models with a KV cache in blocks against the reference with one in f32, on every level of
-// the cpu backend and on GPUs: the logits of the tokens after a prompt of 500. Needs ../shared.
+// the cpu backend, and on GPUs with precise_products: the logits of the tokens after a prompt of
+// 500. Needs ../shared.
 #include <gtest/gtest.h>
 
 #include <cstdio>

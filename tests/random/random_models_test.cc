@@ -28,9 +28,10 @@ double BoundOf(const RandomModelTraits& traits, CacheTypes types) {
   return passes * (traits.quantised ? 1e-3 : 1e-5);
 }
 
-// Two of six seeds each have f32, f16 and, where heads have whole ones, blocks. Not those of q4_0,
-// of which a value next to a rounding edge costs as much as a mistake would, and none with experts,
-// which such a value changes.
+// Of six seeds two have a cache in f32, two in f16 and two in blocks. Models whose heads are not
+// whole blocks have f16 instead, and so do models with experts, since a value next to a rounding
+// edge may choose another expert. No seed has q4_0, where such a value costs as much as a mistake
+// would.
 CacheTypes CacheTypesOf(uint64_t seed, const Gemma4Config& config) {
   const uint64_t choice = seed % 6;
   if (choice < 2) return DType::kF32;

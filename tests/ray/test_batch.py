@@ -68,7 +68,7 @@ def test_each_row_is_written_once_although_the_driver_and_a_worker_are_killed(cl
     killed = []
 
     def kill_a_worker():
-        # A file more may be of a worker that outlived the first driver, before the second job has workers.
+        # A worker that outlived the first driver may write a file before the second job has workers.
         pid = eventually(lambda: len(done(tmp_path)) > len(first) and workers(), every_s=0.02)[0]
         os.kill(pid, signal.SIGKILL)
         killed.append(pid)

@@ -148,8 +148,8 @@ __forceinline__ void FindTurns(const Positions& positions, const Positions* know
   }
 }
 
-// Keys and values as the cache keeps them, which then has one type, f32 or f16; one block of a head
-// leaves them for others.
+// Rounds new keys and values to the type of the cache, which is f32 or f16 for both where heads are
+// transformed. One block of a head stores them for other readers.
 __forceinline__ float Kept(ARGS_ uint item, uint i, float value) {
   if (item < kGroup) return value;
   const uint bits = kKeyType == kF32 ? 0 : FloatToHalf(value);

@@ -98,7 +98,7 @@ __forceinline__ void StoreChunk(const RawChunk& raw, uint chunk, uint4* to) {
 // What a thread brings into shared memory: vectors of some rows of x, pieces of some rows of
 // weights.
 struct Own {
-  Memory x_row[kOwnVectors];  // null: not there
+  Memory x_row[kOwnVectors];  // null where the step has no such row
   WeightRow weight_row[kMostOwnChunks];
   Piece weight_piece[kMostOwnChunks];
 };

@@ -77,7 +77,7 @@ __forceinline__ uint OwnPlace(uint ahead, uint piece) {
 }
 constexpr uint kToNextChunk = kBringers * 16;
 
-// Where chunks or rows (null) are not there, x is zeros.
+// x is zeros for chunks past the end and for rows that are null.
 __forceinline__ void AskForX(ARGS_ const Memory* rows, uint step, uint ahead, uint part) {
   UNROLL for (uint q = 0; q < 4; ++q) {
     const uint chunk = step * 4 + q;

@@ -96,8 +96,8 @@ void FindNorms(uint items) {
   }
 }
 
-// Keys and values as the cache keeps them, which then has one type, f32 or f16; one workgroup of a
-// head leaves them for others.
+// Rounds new keys and values to the type of the cache, which is f32 or f16 for both where heads are
+// transformed. One workgroup of a head stores them for other readers.
 float Kept(uint item, uint i, float value) {
   if (item < kGroup) return value;
   const uint bits = kKeyType == kF32 ? 0 : FloatToHalf(value);
