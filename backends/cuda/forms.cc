@@ -385,7 +385,7 @@ class List {
         const uint32_t teams = std::min(4 * kThreads / dim, kThreads / kSplit);
         const Values shape = Joined({{"kDim", dim}, {"kTeams", teams}}, of_group);
         AddRowAttention(Joined(CacheOf(DType::kF16, DType::kF16), shape));
-        // Of the models only Gemma 3 27B has heads of 128 dims. Open forms read blocks of theirs.
+        // Heads of 128 dims, which only Gemma 3 27B has, leave blocks to the open forms.
         if (dim == 128) continue;
         for (const Values& types : BlockCaches()) AddRowAttention(Joined(types, shape));
       }

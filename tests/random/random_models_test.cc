@@ -28,7 +28,7 @@ double BoundOf(const RandomModelTraits& traits, CacheTypes types) {
   return passes * (traits.quantised ? 1e-3 : 1e-5);
 }
 
-// Of six seeds two have a cache in f32, two in f16 and two in blocks. Models whose heads are not
+// Two of six seeds have a cache in f32, two in f16 and two in blocks. Models whose heads are not
 // whole blocks have f16 instead, and so do models with experts, since a value next to a rounding
 // edge may choose another expert. No seed has q4_0, where such a value costs as much as a mistake
 // would.
