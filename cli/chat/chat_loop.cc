@@ -10,10 +10,10 @@
 #include "cli/chat/chat_input.h"
 #include "cli/chat/conversation.h"
 #include "cli/chat/media_words.h"
+#include "cli/terminal/console.h"
 #include "cli/terminal/line_input.h"
 #include "cli/terminal/quiet_terminal.h"
 #include "cli/terminal/signals.h"
-#include "core/base/utf8.h"
 #include "engine/engine_access.h"
 
 namespace rullama::cli {
@@ -120,10 +120,8 @@ class ChatLoop {
  private:
   Status Take(const std::string& text) {
     if (!assembler_.open() && IsBlank(text)) return OkStatus();
-    if (const auto offset = FindInvalidUtf8(text)) {
-      Fail({ErrorKind::kUsage, "text.utf8",
-            fmt::format("this is not UTF-8 text: the byte at offset {} begins no character",
-                        *offset)});
+    if (const Status checked = CheckUtf8(text, "this"); !checked) {
+      Fail(checked.error());
       return OkStatus();
     }
     if (!assembler_.open()) {
