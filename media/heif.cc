@@ -14,6 +14,7 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/base/printable.h"
 #include "media/heif_coded_size.h"
@@ -94,17 +95,25 @@ Result<OpenFile> Open(Bytes file, std::string_view format, const PictureLimits& 
 }
 
 // In planes: libheif 1.15 reads past the end of transparency that is smaller than its picture when
-// it interleaves them.
+// it interleaves them. Not with strict_decoding, where its decoders never free a picture whose
+// colours they do not know: what that would refuse is a warning here.
 Result<Owned<heif_image>> DecodeImage(const OpenFile& open, std::string_view format) {
   const Owned<heif_decoding_options> options(heif_decoding_options_alloc());
   if (!options) throw std::bad_alloc();
   options->convert_hdr_to_8bit = 1;
-  options->strict_decoding = 1;  // rather than with a part missing
   heif_image* image = nullptr;
   const heif_error error = heif_decode_image(open.handle.get(), &image, heif_colorspace_RGB,
                                              heif_chroma_444, options.get());
   Owned<heif_image> owned(image);
   if (error.code != heif_error_Ok) return ErrorOf(format, error);
+  // A part that is missing, or colours in a way that nobody has defined. libheif 1.15 writes all
+  // warnings, however few are asked for.
+  const int count = heif_image_get_decoding_warnings(image, 0, nullptr, 0);
+  std::vector<heif_error> warnings(static_cast<size_t>(std::max(count, 0)));
+  if (count > 0) {
+    heif_image_get_decoding_warnings(image, 0, warnings.data(), count);
+    return ErrorOf(format, warnings.front());
+  }
   return owned;
 }
 

@@ -296,6 +296,14 @@ TEST(Heif, HeadersThatLieAreDamage) {
   EXPECT_EQ(picture.error().id, "media.damaged");
 }
 
+// With sanitizers, also that such a picture is freed.
+TEST(Heif, UnknownColoursAreDamage) {
+  const auto picture = DecodePicture(FileOf("unknown-colours.avif"));
+  ASSERT_FALSE(picture);
+  EXPECT_EQ(picture.error().id, "media.damaged");
+  EXPECT_THAT(picture.error().message, HasSubstr("Unknown NCLX matrix coefficients"));
+}
+
 #else
 
 TEST(Heif, FilesAreRefusedByName) {
