@@ -107,12 +107,12 @@ Result<Owned<heif_image>> DecodeImage(const OpenFile& open, std::string_view for
   Owned<heif_image> owned(image);
   if (error.code != heif_error_Ok) return ErrorOf(format, error);
   // A part that is missing, or colours in a way that nobody has defined. libheif 1.15 writes all
-  // warnings, however few are asked for.
+  // warnings, however few are asked for, and keeps the message of the last one alone.
   const int count = heif_image_get_decoding_warnings(image, 0, nullptr, 0);
   std::vector<heif_error> warnings(static_cast<size_t>(std::max(count, 0)));
   if (count > 0) {
     heif_image_get_decoding_warnings(image, 0, warnings.data(), count);
-    return ErrorOf(format, warnings.front());
+    return ErrorOf(format, warnings.back());
   }
   return owned;
 }
