@@ -20,6 +20,7 @@ OwnedBuffer::OwnedBuffer(Driver& driver, uint64_t bytes, rl_buffer_usage usage, 
 
 OwnedWeight::OwnedWeight(Driver& driver, BlockMemory& blocks, const rl_weight_desc& desc)
     : DeviceWeight(desc), driver_(driver) {
+  const auto* const file = static_cast<const std::byte*>(desc.data);
   driver_.Wait();  // the host writes to mapped memory that running work may still use
   for (const WeightRows& rows : PiecesOf(shape(), blocks.max_piece() - kWeightSlack)) {
     WeightShape part = shape();
@@ -27,7 +28,7 @@ OwnedWeight::OwnedWeight(Driver& driver, BlockMemory& blocks, const rl_weight_de
     const Allocation& memory =
         memory_.emplace_back(blocks.Allocate(std::max<uint64_t>(part.bytes(), 1) + kWeightSlack));
     AddPiece({rows, memory.address()});
-    RepackAll(part, file() + rows.first * part.file_row, memory.mapped(),
+    RepackAll(part, file + rows.first * part.file_row, memory.mapped(),
               [&](uint64_t offset, std::span<const std::byte> bytes) {
                 driver_.Write(memory, offset, bytes);
               });

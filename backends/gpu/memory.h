@@ -59,19 +59,28 @@ class DeviceWeight : public sdk::Weight {
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   // The address of the first row.
   [[nodiscard]] DeviceAddress address() const { return pieces_.front().address; }
-  // The bytes in the file's layout. They stay valid.
-  [[nodiscard]] const std::byte* file() const { return file_; }
+  // The numbers of a vector in f32, which plans may read; empty for others. The file's bytes are
+  // the host's, which may let go of them once the weight is created.
+  [[nodiscard]] std::span<const std::byte> numbers() const { return numbers_; }
 
  protected:
   explicit DeviceWeight(const rl_weight_desc& desc)
       : shape_(ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank})),
-        file_(static_cast<const std::byte*>(desc.data)) {}
+        numbers_(NumbersOf(desc)) {}
   void AddPiece(const Piece& piece) { pieces_.push_back(piece); }
 
  private:
+  static std::vector<std::byte> NumbersOf(const rl_weight_desc& desc) {
+    const auto* data = static_cast<const std::byte*>(desc.data);
+    const bool kept =
+        data != nullptr && desc.rank == 1 && static_cast<DType>(desc.dtype) == DType::kF32;
+    if (!kept) return {};
+    return {data, data + static_cast<size_t>(desc.bytes)};
+  }
+
   WeightShape shape_;
   std::vector<Piece> pieces_;
-  const std::byte* file_;
+  std::vector<std::byte> numbers_;
 };
 
 // Allocates the memory of a plan.

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <span>
 
 #include "backends/gpu/attention.h"
 #include "backends/gpu/matrix_product.h"
@@ -246,8 +248,9 @@ DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope) {
   for (int32_t i = 0; i < a.n_rot / 2; ++i) {
     float factor = 1;
     if (factors != nullptr) {
-      const std::byte* file = PlanBuilder::WeightOf(*factors).file();
-      std::memcpy(&factor, file + static_cast<size_t>(i) * sizeof(float), sizeof(float));
+      const std::span<const std::byte> numbers = PlanBuilder::WeightOf(*factors).numbers();
+      std::memcpy(&factor, numbers.subspan(static_cast<size_t>(i) * sizeof(float)).data(),
+                  sizeof(float));
     }
     const double exponent = -2.0 * i / a.n_rot;
     const double turn =
