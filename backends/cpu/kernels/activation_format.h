@@ -23,13 +23,13 @@ namespace rullama::cpu {
 // as large. With k16, one in 257 quants is off by one unit, because a low byte of 128 is stored as
 // 127. A block with a NaN or an infinity gets a NaN scale, so that the product is NaN as well.
 //
-// kSplitBf16: bf16 numbers. With k16, uint16_t high[P], low[P]; x = high + low to a relative error
-// of 2^-16. With k8, `low` is absent. NaN and infinity become NaN.
+// kSplitBf16: bf16 numbers, uint16_t part[parts][P]; x is the sum of its parts to a relative error
+// of 2^-8 with one, 2^-16 with two, and exactly with three. NaN and infinity become NaN.
 enum class ActivationFormat : uint8_t { kFloat32, kInt8Blocks, kSplitBf16 };
 
 // Precision of activations. The value is the number of parts of a converted activation: int8 quants
-// in kInt8Blocks, bf16 numbers in kSplitBf16.
-enum class ActivationBits : int { k8 = 1, k16 = 2 };
+// in kInt8Blocks, which has no k24, bf16 numbers in kSplitBf16.
+enum class ActivationBits : int { k8 = 1, k16 = 2, k24 = 3 };
 
 static inline constexpr size_t PartCount(ActivationBits bits) { return static_cast<size_t>(bits); }
 

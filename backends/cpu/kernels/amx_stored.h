@@ -19,7 +19,7 @@ struct StoredScratch {
   static constexpr size_t kDepth = Bf16Panel::kDepth;
   // A cache line beyond a power of two, so that the rows of a tile do not share cache sets.
   struct Row {
-    uint16_t high[kDepth], low[kDepth], unused[32];
+    uint16_t part[2][kDepth], unused[32];
   };
 
   alignas(64) Bf16Panel panels[kStoredSpan / kLanes];
@@ -31,8 +31,8 @@ void InterleaveRows(const StoredProductArgs& args, Bf16Panel* panels) {
     const float* even = args.rows + k * kStoredSpan;
     const float* odd = even + kStoredSpan;
     for (size_t n = 0; n < args.columns; n += kLanes) {
-      Bf16Panel& panel = panels[n / kLanes];
-      StorePairs(Load(even + n), Load(odd + n), panel.high + k * kLanes, panel.low + k * kLanes);
+      StorePairs(Load(even + n), Load(odd + n), panels[n / kLanes].part[0] + k * kLanes,
+                 Bf16Panel::kPartSize);
     }
   }
 }
@@ -44,7 +44,8 @@ void SplitSteps(const StoredProductArgs& args, const float* x, StoredScratch::Ro
       const size_t k = args.begins[step] + i;
       const size_t left = k < args.k ? args.k - k : 0;
       const size_t at = step * kStoredStep + i;
-      StoreSplit(left < 16 ? LoadPartial(x + k, left) : Load(x + k), row.high + at, row.low + at);
+      StoreSplit<2>(left < 16 ? LoadPartial(x + k, left) : Load(x + k), row.part[0] + at,
+                    StoredScratch::kDepth);
     }
   }
 }
@@ -55,7 +56,7 @@ void AddSteps(const StoredProductArgs& args, const Bf16Panel* panels, const Stor
   const size_t stride = args.y_stride * sizeof(float);
   args.add ? LoadSums<kBoth>(y, stride) : ZeroSums();
   for (size_t k = 0; k < args.steps * kStoredStep; k += kStoredStep) {
-    AddStep<kBoth, 2>(PairOf(panels), k, x.high + k, sizeof(x), StoredScratch::kDepth);
+    AddStep<kBoth, 2, 2>(PairOf(panels), k, {x.part[0], sizeof(x), StoredScratch::kDepth});
   }
   StoreSums<kBoth>(y, stride);
 }

@@ -1,6 +1,7 @@
 // The tile of GEMM on Intel AMX's matrix unit: weight panels times up to 32 batch rows in bf16.
-// Weights and activations are each split into two bf16 numbers, high and low; the product of the
-// two low parts is left out, so factors keep at least 16 bits. Float32 sums stay in tile registers
+// Weights and activations are sums of bf16 numbers, their parts (split_bf16.h): two of each, or for
+// BF16 weights one of the weight and three of the activation. Products of parts that lie below the
+// precision of the factors are left out (AddStep). Float32 sums stay in tile registers
 // for the whole depth of a panel. Smaller batches are multiplied in integers (amx_byte_tile.h),
 // because filling these panels takes long. Internal linkage throughout, see simd_portable.h.
 #pragma once
@@ -18,14 +19,17 @@ namespace {
 // adjacent: the layout of the second operand of tdpbf16ps.
 struct Bf16Panel {
   static constexpr size_t kDepth = 256;
-  uint16_t high[kDepth * kLanes];  // [k / 2][row][k % 2]
-  uint16_t low[kDepth * kLanes];
+  static constexpr size_t kPartSize = kDepth * kLanes;
+  uint16_t part[2][kPartSize];  // [part][k / 2][row][k % 2]
 };
 
-RL_INLINE void StorePairs(const F32x16& even, const F32x16& odd, uint16_t* high, uint16_t* low) {
-  const SplitFloats a = SplitBf16(even), b = SplitBf16(odd);
-  StoreBytes(reinterpret_cast<uint8_t*>(high), InterleaveUpperHalves(a.high, b.high));
-  StoreBytes(reinterpret_cast<uint8_t*>(low), InterleaveUpperHalves(a.low, b.low));
+// Stores the two parts of sixteen pairs, `stride` numbers between parts.
+RL_INLINE void StorePairs(const F32x16& even, const F32x16& odd, uint16_t* first, size_t stride) {
+  const SplitFloats<2> a = SplitBf16<2>(even), b = SplitBf16<2>(odd);
+  for (const size_t p : {size_t{0}, size_t{1}}) {
+    StoreBytes(reinterpret_cast<uint8_t*>(first + p * stride),
+               InterleaveUpperHalves(a.part[p], b.part[p]));
+  }
 }
 
 void SplitPanel(const QuantPanel<Bf16Panel::kDepth>& unpacked, Bf16Panel& panel) {
@@ -35,30 +39,37 @@ void SplitPanel(const QuantPanel<Bf16Panel::kDepth>& unpacked, Bf16Panel& panel)
 #pragma GCC unroll 4
     for (size_t k = group; k < group + 16; k += 4) {
       const U8x64 four = LoadBytes(unpacked.quants + k * kLanes);
-      uint16_t* high = panel.high + k * kLanes;
-      uint16_t* low = panel.low + k * kLanes;
+      uint16_t* first = panel.part[0] + k * kLanes;
       StorePairs(Fma(ByteOfLane<0>(four), scale, offset), Fma(ByteOfLane<1>(four), scale, offset),
-                 high, low);
+                 first, Bf16Panel::kPartSize);
       StorePairs(Fma(ByteOfLane<2>(four), scale, offset), Fma(ByteOfLane<3>(four), scale, offset),
-                 high + 2 * kLanes, low + 2 * kLanes);
+                 first + 2 * kLanes, Bf16Panel::kPartSize);
     }
   }
 }
 
-// Elements [k, k + 32) of sixteen rows as pairs of a panel. load(row, i) gives elements i to i + 15
-// of the 32.
-template <typename LoadElements>
-RL_INLINE void StoreRowPairs(LoadElements load, uint16_t* high, uint16_t* low) {
-  alignas(64) uint16_t high_row[2 * kLanes], low_row[2 * kLanes];
-  U8x64 high_rows[kLanes], low_rows[kLanes];
+// Elements [k, k + 32) of sixteen rows as pairs of a panel, `stride` numbers between its parts.
+// load(row, i) gives elements i to i + 15 of the 32.
+template <int kParts, typename LoadElements>
+RL_INLINE void StoreRowPairs(LoadElements load, uint16_t* first, size_t stride) {
+  constexpr size_t kRow = 2 * kLanes;
+  alignas(64) uint16_t row[kParts][kRow];
+  U8x64 rows[kParts][kLanes];
   for (size_t r = 0; r < kLanes; ++r) {
-    for (const size_t i : {size_t{0}, kLanes}) StoreSplit(load(r, i), high_row + i, low_row + i);
-    high_rows[r] = LoadBytes(reinterpret_cast<const uint8_t*>(high_row));
-    low_rows[r] = LoadBytes(reinterpret_cast<const uint8_t*>(low_row));
+    for (const size_t i : {size_t{0}, kLanes}) StoreSplit<kParts>(load(r, i), row[0] + i, kRow);
+    for (int p = 0; p < kParts; ++p) {
+      rows[p][r] = LoadBytes(reinterpret_cast<const uint8_t*>(row[p]));
+    }
   }
-  StoreTransposed(high_rows, reinterpret_cast<uint8_t*>(high), 4 * kLanes);
-  StoreTransposed(low_rows, reinterpret_cast<uint8_t*>(low), 4 * kLanes);
+  for (int p = 0; p < kParts; ++p) {
+    auto* out = reinterpret_cast<uint8_t*>(first + static_cast<size_t>(p) * stride);
+    StoreTransposed(rows[p], out, 4 * kLanes);
+  }
 }
+
+// The parts of a weight in a panel: a BF16 weight is its only part.
+template <DType T>
+inline constexpr int kWeightParts = T == DType::kBF16 ? 1 : 2;
 
 // Fills a panel with rows [n, n + 16) of F16 or BF16 weights; rows past n_end repeat the last one.
 // Two bf16 numbers represent an F16 number exactly, except for magnitudes far below one.
@@ -72,7 +83,7 @@ void SplitFloatPanel(const MatMulArgs& args, size_t n, const Depth& depth, Bf16P
       const size_t left = k + i < args.k ? args.k - k - i : 0;
       return left < 16 ? LoadLastWeights<T>(row, k + i, left) : LoadWeights<T>(row, k + i);
     };
-    StoreRowPairs(load, panel.high + at, panel.low + at);
+    StoreRowPairs<kWeightParts<T>>(load, panel.part[0] + at, Bf16Panel::kPartSize);
   }
 }
 
@@ -156,54 +167,65 @@ RL_INLINE void StoreSums(float* sums, size_t stride) {
   }
 }
 
-// Two panels in the layout of Bf16Panel.
+// Two panels, of which each part has the layout of one of Bf16Panel.
 struct PanelPair {
-  const uint16_t* high[2];
-  const uint16_t* low[2];
+  const uint16_t* first[2];  // part 0
+  size_t stride;             // numbers between parts
 };
 RL_INLINE PanelPair PairOf(const Bf16Panel* panels) {
-  return {{panels[0].high, panels[1].high}, {panels[0].low, panels[1].low}};
+  return {{panels[0].part[0], panels[1].part[0]}, Bf16Panel::kPartSize};
 }
 
-// Adds the products of elements [k, k + kStep) of two panels with the batch rows at `x`, `stride`
-// bytes apart, whose low parts lie `low` elements after the high ones. The low parts of the
-// activations come first, so that the high parts are still in tiles 4 and 7 when the low parts of
-// the weights are loaded.
-template <bool kBoth, int kParts>
-RL_INLINE void AddStep(const PanelPair& panels, size_t k, const uint16_t* x, size_t stride,
-                       size_t low) {
-  constexpr long kPanelStride = 4 * kLanes;
-  const auto bytes = static_cast<long>(stride);
-  const uint16_t* second = x + TileRegisters::kHalf * (stride / sizeof(uint16_t));
-  _tile_loadd(5, panels.high[0] + k * kLanes, kPanelStride);
-  _tile_loadd(6, panels.high[1] + k * kLanes, kPanelStride);
-  if constexpr (kParts == 2) {
-    _tile_loadd(4, x + low, bytes);
-    _tile_dpbf16ps(0, 4, 5);
-    _tile_dpbf16ps(1, 4, 6);
-    if constexpr (kBoth) {
-      _tile_loadd(7, second + low, bytes);
-      _tile_dpbf16ps(2, 7, 5);
-      _tile_dpbf16ps(3, 7, 6);
-    }
-  }
-  _tile_loadd(4, x, bytes);
+// Rows of parts in memory, of which a tile register takes kStep elements.
+struct SplitRows {
+  const uint16_t* first;  // part 0 of the first row
+  size_t row_bytes;       // between rows
+  size_t stride;          // numbers between the parts of a row
+};
+
+// Adds the products of tiles 5 and 6 with the batch rows at x, which it loads unless tiles 4 and 7
+// hold them already.
+template <bool kBoth>
+RL_INLINE void AddProducts(const uint16_t* x, size_t row_bytes, bool loaded) {
+  const auto bytes = static_cast<long>(row_bytes);
+  if (!loaded) _tile_loadd(4, x, bytes);
   _tile_dpbf16ps(0, 4, 5);
   _tile_dpbf16ps(1, 4, 6);
   if constexpr (kBoth) {
-    _tile_loadd(7, second, bytes);
+    if (!loaded) {
+      _tile_loadd(7, x + TileRegisters::kHalf * (row_bytes / sizeof(uint16_t)), bytes);
+    }
     _tile_dpbf16ps(2, 7, 5);
     _tile_dpbf16ps(3, 7, 6);
   }
-  _tile_loadd(5, panels.low[0] + k * kLanes, kPanelStride);
-  _tile_dpbf16ps(0, 4, 5);
-  if constexpr (kBoth) _tile_dpbf16ps(2, 7, 5);
-  _tile_loadd(6, panels.low[1] + k * kLanes, kPanelStride);
-  _tile_dpbf16ps(1, 4, 6);
-  if constexpr (kBoth) _tile_dpbf16ps(3, 7, 6);
 }
 
-// Tile of Gemm() for weights of type T. With kParts = 1 activations have no low part.
+// Adds the products of elements [k, k + kStep) of two panels with the same elements of the batch
+// rows. Part i of a factor is some 2^-8i of it, so products of parts i and j with i + j beyond the
+// last part of the more precise factor are left out. The order of the parts of rows turns around
+// with each part of the panels: the one in tiles 4 and 7 is used again.
+template <bool kBoth, int kRowParts, int kPanelParts>
+RL_INLINE void AddStep(const PanelPair& panels, size_t k, const SplitRows& x) {
+  constexpr long kPanelStride = 4 * kLanes;
+  constexpr int kParts = kRowParts > kPanelParts ? kRowParts : kPanelParts;
+  int loaded = -1;
+#pragma GCC unroll 3
+  for (int p = 0; p < kPanelParts; ++p) {
+    const size_t at = static_cast<size_t>(p) * panels.stride + k * kLanes;
+    _tile_loadd(5, panels.first[0] + at, kPanelStride);
+    _tile_loadd(6, panels.first[1] + at, kPanelStride);
+    const int count = kParts - p < kRowParts ? kParts - p : kRowParts;
+#pragma GCC unroll 3
+    for (int i = 0; i < count; ++i) {
+      const int part = p % 2 == 0 ? count - 1 - i : i;
+      AddProducts<kBoth>(x.first + static_cast<size_t>(part) * x.stride + k, x.row_bytes,
+                         part == loaded);
+      loaded = part;
+    }
+  }
+}
+
+// Tile of Gemm() for weights of type T and activations of kParts parts.
 template <DType T, int kParts>
 class AmxTile {
  public:
@@ -235,10 +257,11 @@ class AmxTile {
   static void RunBatch(const Panel* panels, const TileArgs& args) {
     constexpr size_t kSumStride = kRows * sizeof(float);
     args.depth.begin == 0 ? ZeroSums() : LoadSums<kBoth>(args.sums, kSumStride);
-    const auto* x = reinterpret_cast<const uint16_t*>(args.x) + args.depth.begin;
+    const SplitRows x{reinterpret_cast<const uint16_t*>(args.x) + args.depth.begin, args.x_stride,
+                      PaddedLength(args.k)};
     const size_t depth = args.depth.end - args.depth.begin;
     for (size_t k = 0; k < depth; k += TileRegisters::kStep) {
-      AddStep<kBoth, kParts>(PairOf(panels), k, x + k, args.x_stride, PaddedLength(args.k));
+      AddStep<kBoth, kParts, kWeightParts<T>>(PairOf(panels), k, x);
     }
     StoreSums<kBoth>(args.sums, kSumStride);
   }

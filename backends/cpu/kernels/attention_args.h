@@ -75,14 +75,17 @@ static inline constexpr size_t SplitAttentionPadding(size_t count) {
   return (count + kSplitAttentionBlock - 1) / kSplitAttentionBlock * kSplitAttentionBlock;
 }
 
-// Scratch of that kernel: queries as pairs of bf16 numbers, accumulators
-// and scores in float32, two numbers per query; a tile of keys or values in float32 and as pairs.
+// The bf16 numbers whose sum a query or a key is there.
+inline constexpr size_t kSplitScoreParts = 3;
+// Scratch of that kernel in float32: accumulators and scores, two numbers per query, a tile of keys
+// or values; in bf16 numbers: the parts of queries and of the tile.
 static inline constexpr size_t SplitAttentionScratchBytes(size_t head_dim, size_t query_count) {
   const size_t padded = SplitAttentionPadding(head_dim);
   const size_t queries = SplitAttentionPadding(query_count);
-  return (queries * (2 * padded + kSplitAttentionTile + 2) + 2 * kSplitAttentionTile * padded) *
+  const size_t parts = kSplitScoreParts * padded * (queries + kSplitAttentionTile);
+  return (queries * (padded + kSplitAttentionTile + 2) + kSplitAttentionTile * padded) *
              sizeof(float) +
-         kScratchAlignment;
+         parts * sizeof(uint16_t) + kScratchAlignment;
 }
 
 // Combines `parts` partial attention results of one query:

@@ -184,12 +184,16 @@ ActivationFormat FormatFor(const KernelTable& table, DType weight, size_t batch)
 }
 
 ActivationBits BitsFor(DType weight, ActivationBits configured) {
-  return TakesIntegers(weight) ? configured : ActivationBits::k16;
+  if (TakesIntegers(weight)) return configured;
+  return weight == DType::kBF16 ? ActivationBits::k24 : ActivationBits::k16;
 }
 
 bool ReadSameRows(const KernelTable& table, DType a, DType b) {
+  const ActivationFormat largest = FormatFor(table, a, table.split_min_batch);
   return TakesIntegers(a) == TakesIntegers(b) &&
-         FormatFor(table, a, table.split_min_batch) == FormatFor(table, b, table.split_min_batch);
+         largest == FormatFor(table, b, table.split_min_batch) &&
+         (largest != ActivationFormat::kSplitBf16 ||
+          BitsFor(a, ActivationBits::k16) == BitsFor(b, ActivationBits::k16));
 }
 
 void MakeActivationRow(const KernelTable& table, ActivationFormat format, const float* x, size_t k,

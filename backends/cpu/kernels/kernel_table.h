@@ -90,8 +90,8 @@ struct KernelTable {
 
   void (*attention)(const AttentionArgs&) = nullptr;
   // For steps of split_min_batch rows or more; its scratch is SplitAttentionScratchBytes().
-  // Queries, keys, values and weights of the softmax are rounded to a relative error of 2^-16. Null
-  // on levels without a matrix unit.
+  // Values and weights of the softmax are rounded to a relative error of 2^-16. Null on levels
+  // without a matrix unit.
   void (*split_attention)(const AttentionArgs&) = nullptr;
 };
 
@@ -111,7 +111,8 @@ struct KernelTable {
 // The format that products with weights of this type read at this batch size.
 [[nodiscard]] ActivationFormat FormatFor(const KernelTable& table, DType weight, size_t batch);
 // The precision of converted rows for weights of this type: `configured` for block types that
-// products read as integers. Products with other types round nothing that they can avoid.
+// products read as integers. Others round as little as costs nothing: an F16 weight takes two bf16
+// numbers and leaves two to the activation, a BF16 weight one and leaves three.
 [[nodiscard]] ActivationBits BitsFor(DType weight, ActivationBits configured);
 // Whether products with weights of both types read the same rows at every batch size.
 [[nodiscard]] bool ReadSameRows(const KernelTable& table, DType a, DType b);

@@ -27,9 +27,8 @@ const KernelTable& TableOf<Isa::kAmx>() {
       if (kernels.packed_gemv != nullptr) kernels.packed_gemm_min_batch = kByteTileMinBatch;
       kernels.split_gemm = &SplitBlockGemm<kType>;
     });
-    ForEachType<DType::kF16, DType::kBF16>(table.weights, []<DType kType>(WeightKernels& kernels) {
-      kernels.split_gemm = &Gemm<AmxTile<kType, 2>>;
-    });
+    table.weights[static_cast<size_t>(DType::kF16)].split_gemm = &Gemm<AmxTile<DType::kF16, 2>>;
+    table.weights[static_cast<size_t>(DType::kBF16)].split_gemm = &Gemm<AmxTile<DType::kBF16, 3>>;
     return table;
   }();
   return kTable;

@@ -5,9 +5,9 @@
 // W has one row per output element n; x has one row per batch element m, usually a token.
 //
 // Arithmetic: with block types and kInt8Blocks, integer dot products are exact in int32, then
-// scaled and summed over k in float32. With kSplitBf16, the product of the two low parts is left
-// out and sums are float32. F16, BF16 and F32 weights use float32 products and sums (fused where
-// the level has FMA), or bf16 parts in split_gemm.
+// scaled and summed over k in float32. With kSplitBf16, products of parts that lie below the
+// precision of the factors are left out and sums are float32. F16, BF16 and F32 weights use float32
+// products and sums (fused where the level has FMA), or bf16 parts in split_gemm.
 //
 // Determinism: y[m][n] of one kernel depends only on W[n], x[m] and k, not on the batch size, the
 // other batch rows or the range of n. Different kernels sum in different orders and differ in the
@@ -63,7 +63,7 @@ struct WeightKernels {
   // the same bytes.
   size_t packed_gemm_min_batch = SIZE_MAX;
   // Very large batches: converts a block of weight rows to bf16 parts. Takes kSplitBf16 rows, for
-  // F16 and BF16 those of k16. Null on most levels.
+  // F16 and BF16 those of BitsFor(). Null on most levels.
   void (*split_gemm)(const MatMulArgs&) = nullptr;
 };
 
