@@ -7,7 +7,7 @@
 #
 # WORK_DIR gets the build and, while the script runs, the system in WORK_DIR/root. With --packages the
 # *.deb of that folder are tried and nothing is built. Without DEBFULLNAME and DEBEMAIL the author of
-# the last commit is the maintainer of the packages.
+# the last commit is the maintainer of the packages. CMAKE_OPTIONS: more options of CMake for the build.
 set -euo pipefail
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,7 +23,8 @@ if [[ -z $folder ]]; then
     DEBEMAIL=$(git -C "$source" log -1 --format=%ae)
     export DEBFULLNAME DEBEMAIL
   fi
-  (cd "$source" && cmake --preset deb -B "$work/build" && cmake --build "$work/build")
+  read -ra options <<<"${CMAKE_OPTIONS:-}"
+  (cd "$source" && cmake --preset deb -B "$work/build" "${options[@]}" && cmake --build "$work/build")
   rm -rf "$work/build/packages"
   (cd "$work/build" && cpack)
   folder=$work/build/packages
