@@ -5,6 +5,7 @@
 #include <set>
 
 #include "backends/webgpu/spirv.h"
+#include "backends/webgpu/wgsl_flow.h"
 #include "backends/webgpu/wgsl_function.h"
 #include "backends/webgpu/wgsl_types.h"
 
@@ -106,6 +107,16 @@ std::string HighProduct(bool needed) {
          "return ah * bh + (m >> 16u) + (n >> 16u); }\n";
 }
 
+// A condition that invocations have in common, which WGSL takes from one of them. The first one
+// alone writes it.
+std::string SharedBranch(bool needed) {
+  if (!needed) return {};
+  return "var<workgroup> rl_branch: u32;\nvar<private> rl_invocation: u32;\n"
+         "fn rl_shared(taken: bool) -> bool {\n"
+         "if (rl_invocation == 0u) { rl_branch = select(0u, 1u, taken); }\n"
+         "return workgroupUniformLoad(&rl_branch) != 0u; }\n";
+}
+
 struct BuiltInName {
   spv::BuiltIn builtin;
   const char *name, *type;
@@ -145,6 +156,8 @@ std::string VariableOf(const char* space, const std::string& name, const std::st
 std::string VariablesText(const Module& module, TypeNames& types, const WgslNeeds& needs,
                           const std::set<uint32_t>& atomics) {
   std::string text = "var<private> rl_zero: u32 = 0u;\n", inputs, sets;
+  // A built-in value is the parameter of an entry point once.
+  std::string index;
   for (const uint32_t id : needs.variables) {
     const Type& pointer = module.TypeOf(module.TypeIdOf(id));
     const std::string name = "g" + std::to_string(id);
@@ -152,11 +165,16 @@ std::string VariablesText(const Module& module, TypeNames& types, const WgslNeed
     if (const auto builtin = module.BuiltInOf(id)) {
       inputs += InputOf(NameOf(*builtin), name);
       sets += SetOf(name);
+      if (*builtin == spv::BuiltInLocalInvocationIndex) index = "i" + name;
     }
     const bool shared = pointer.storage == spv::StorageClassWorkgroup;
     const bool atomic = atomics.count(id) > 0;
     text += VariableOf(shared ? "workgroup" : "private", name,
                        atomic ? AtomicType(module, types, pointer.of) : types.NameOf(pointer.of));
+  }
+  if (needs.shared_branches) {
+    if (index.empty()) inputs += "@builtin(local_invocation_index) rl_index: u32, ";
+    sets += "rl_invocation = " + (index.empty() ? "rl_index" : index) + "; ";
   }
   return text + "@compute @workgroup_size(" + std::to_string(module.threads()) +
          ", 1, 1)\nfn main(" + inputs + ") { " + sets + "rl_f" + std::to_string(module.entry()) +
@@ -171,19 +189,29 @@ std::string WgslOf(const WgslSource& source) {
   TypeNames types(module);
   WgslNeeds needs;
   needs.functions.insert(module.entry());
-  std::set<uint32_t> written;
-  std::string functions;
-  while (written.size() < needs.functions.size()) {
+  // The blocks that constants leave are known once a function was written.
+  std::map<uint32_t, Flow> flows;
+  while (flows.size() < needs.functions.size()) {
     const std::set<uint32_t> all = needs.functions;
     for (const uint32_t id : all) {
-      if (!written.insert(id).second) continue;
-      functions +=
-          WgslFunction(module, source, atomics, module.FunctionOf(id), types, needs).Text();
+      if (flows.count(id) > 0) continue;
+      WgslFunction function(module, source, atomics, module.FunctionOf(id), {}, types, needs);
+      function.Text();
+      flows[id] = function.flow();
     }
+  }
+  const std::set<uint32_t> with_barriers = FunctionsWithBarriers(module, flows);
+  std::string functions;
+  for (const auto& [id, flow] : flows) {
+    const Function& code = module.FunctionOf(id);
+    functions += WgslFunction(module, source, atomics, code,
+                              SharedBranches(module, code, flow, with_barriers), types, needs)
+                     .Text();
   }
   const std::string variables = VariablesText(module, types, needs, atomics);
   return types.Declarations() + MemoryText(needs, source.binding_count) +
-         HighProduct(needs.high_products) + variables + functions;
+         HighProduct(needs.high_products) + SharedBranch(needs.shared_branches) + variables +
+         functions;
 }
 
 }  // namespace rullama::webgpu

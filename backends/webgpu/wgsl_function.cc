@@ -3,6 +3,7 @@
 #include <rullama/sdk/backend.h>
 
 #include <functional>
+#include <utility>
 
 namespace rullama::webgpu {
 namespace {
@@ -20,11 +21,12 @@ uint32_t TargetFor(const Instruction& last, uint32_t word) {
 
 WgslFunction::WgslFunction(const Module& module, const WgslSource& source,
                            const std::set<uint32_t>& atomics, const Function& function,
-                           TypeNames& types, WgslNeeds& needs)
+                           std::set<uint32_t> shared, TypeNames& types, WgslNeeds& needs)
     : module_(module),
       source_(source),
       atomics_(atomics),
       function_(function),
+      shared_(std::move(shared)),
       types_(types),
       needs_(needs) {}
 
@@ -119,14 +121,18 @@ std::optional<uint32_t> WgslFunction::Leave(uint32_t from, const Block& block, u
   const Instruction& last = block.end;
   switch (last.op) {
     case spv::OpBranch:
+      flow_[from] = {last[0]};
       return Go(from, last[0], end);
     case spv::OpReturn:
+      flow_[from] = {};
       code_ += "return;\n";
       return std::nullopt;
     case spv::OpReturnValue:
+      flow_[from] = {};
       code_ += "return " + TextOf(last[0]) + ";\n";
       return std::nullopt;
     case spv::OpUnreachable:
+      flow_[from] = {};
       return std::nullopt;
     case spv::OpSwitch:
     case spv::OpBranchConditional: {
@@ -140,7 +146,7 @@ std::optional<uint32_t> WgslFunction::Leave(uint32_t from, const Block& block, u
 
 std::optional<uint32_t> WgslFunction::Choose(uint32_t from, const Block& block, uint32_t end) {
   const uint32_t merge = (*block.merge)[0];
-  const Value condition = ValueOf(block.end[0]);
+  const Value condition = ConditionOf(from, block);
   const auto branch = [&](uint32_t target) {
     const std::optional<uint32_t> next = Go(from, target, merge);
     return next && Walk(*next, merge);
@@ -163,7 +169,7 @@ std::optional<uint32_t> WgslFunction::Choose(uint32_t from, const Block& block, 
 
 std::optional<uint32_t> WgslFunction::ChooseExit(uint32_t from, const Block& block, uint32_t end) {
   const Instruction& last = block.end;
-  const Value condition = ValueOf(last[0]);
+  const Value condition = ConditionOf(from, block);
   if (condition.word) return Go(from, TargetFor(last, *condition.word), end);
   // The end of `do { ... } while (condition)`.
   if (!loops_.empty() && last[1] == end && last[2] == loops_.back().merge) {
@@ -178,6 +184,20 @@ std::optional<uint32_t> WgslFunction::ChooseExit(uint32_t from, const Block& blo
   Go(from, second_leaves ? last[2] : last[1], 0);
   code_ += "}\n";
   return Go(from, second_leaves ? last[1] : last[2], end);
+}
+
+WgslFunction::Value WgslFunction::ConditionOf(uint32_t from, const Block& block) {
+  Value condition = ValueOf(block.end[0]);
+  if (condition.word) {
+    flow_[from] = {TargetFor(block.end, *condition.word)};
+    return condition;
+  }
+  if (block.end.op == spv::OpBranchConditional) flow_[from] = {block.end[1], block.end[2]};
+  if (shared_.count(from) > 0) {
+    needs_.shared_branches = true;
+    condition.text = "rl_shared(" + condition.text + ")";
+  }
+  return condition;
 }
 
 bool WgslFunction::LeavesLoop(uint32_t target) const {

@@ -13,6 +13,7 @@
 
 #include "backends/webgpu/spirv.h"
 #include "backends/webgpu/wgsl.h"
+#include "backends/webgpu/wgsl_flow.h"
 #include "backends/webgpu/wgsl_types.h"
 
 namespace rullama::webgpu {
@@ -24,14 +25,19 @@ struct WgslNeeds {
   bool halves = false;            // elements of 16 bits are stored
   bool unknown_bindings = false;  // of addresses
   bool high_products = false;     // rl_mul_hi
+  bool shared_branches = false;   // rl_shared
 };
 
 class WgslFunction {
  public:
-  // `atomics`: variables with atomic elements.
+  // `atomics`: variables with atomic elements. `shared`: blocks whose branch all invocations take
+  // as the first one does, in words that WGSL understands.
   WgslFunction(const Module& module, const WgslSource& source, const std::set<uint32_t>& atomics,
-               const Function& function, TypeNames& types, WgslNeeds& needs);
+               const Function& function, std::set<uint32_t> shared, TypeNames& types,
+               WgslNeeds& needs);
   std::string Text();
+  // The blocks that the text has.
+  [[nodiscard]] const Flow& flow() const { return flow_; }
 
  private:
   // A value that has been computed.
@@ -65,6 +71,8 @@ class WgslFunction {
   std::optional<uint32_t> Leave(uint32_t from, const Block& block, uint32_t end);
   std::optional<uint32_t> Choose(uint32_t from, const Block& block, uint32_t end);
   std::optional<uint32_t> ChooseExit(uint32_t from, const Block& block, uint32_t end);
+  // The condition at the end of a block.
+  Value ConditionOf(uint32_t from, const Block& block);
   std::optional<uint32_t> Go(uint32_t from, uint32_t target, uint32_t end);
   [[nodiscard]] bool LeavesLoop(uint32_t target) const;
   // Gives values to what the target takes from its predecessors.
@@ -129,6 +137,7 @@ class WgslFunction {
   const WgslSource& source_;
   const std::set<uint32_t>& atomics_;
   const Function& function_;
+  const std::set<uint32_t> shared_;
   TypeNames& types_;
   WgslNeeds& needs_;
 
@@ -138,6 +147,7 @@ class WgslFunction {
   std::map<uint32_t, Place> places_;
   std::map<uint32_t, std::vector<Value>> incoming_;  // of phis
   std::vector<Loop> loops_;
+  Flow flow_;
   uint32_t names_ = 0;
 };
 

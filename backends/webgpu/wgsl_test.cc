@@ -51,6 +51,30 @@ TEST(Wgsl, ASwitchIsDecidedByItsConstant) {
   EXPECT_THAT(text(RL_UNARY_SQRT), HasSubstr("sqrt("));
 }
 
+// How often the text has a part.
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// ArgMax has barriers in a loop over rows, whose number is in memory, and in a loop in it whose
+// bounds are constants.
+TEST(Wgsl, BranchesOnMemoryThatBarriersDependOnAreShared) {
+  const std::array<uint32_t, 1> constants{64};
+  const std::string text = WgslOf({kArgMaxPlain, constants, {}, 1});
+  EXPECT_THAT(text, AllOf(HasSubstr("workgroupUniformLoad(&rl_branch)"),
+                          HasSubstr("@builtin(local_invocation_index)")));
+  EXPECT_EQ(Count(text, "if (!(rl_shared("), 1U);
+  EXPECT_EQ(Count(text, "rl_shared("), 2U);  // with its own definition
+  EXPECT_EQ(Count(text, "@builtin(local_invocation_index)"), 1U);
+}
+
+TEST(Wgsl, BranchesOfKernelsWithoutBarriersAreNot) {
+  const std::array<uint32_t, 3> constants{64, RL_OP_unary, RL_UNARY_NEG};
+  EXPECT_THAT(WgslOf({kPointwisePlain, constants, {}, 1}), Not(HasSubstr("rl_shared")));
+}
+
 // Addresses whose memory is not known when the text is made are looked up.
 TEST(Wgsl, UnknownAddressesChooseTheirBinding) {
   const std::array<uint32_t, 2> constants{64, 4};
