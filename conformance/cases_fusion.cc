@@ -223,6 +223,18 @@ void AdaptedManyRows(CaseBuilder& b, int64_t rows) {
   b.Output(g.Add(ops::GeGlu{.gate = gate, .up = up}, "gated"));
 }
 
+// Prompts of several tiles, with rows long enough that several workgroups share the terms of a sum;
+// the rank is not a multiple of the terms that kernels add at a time, and the results fill no tile.
+void AdaptedPrompt(CaseBuilder& b, DType dtype, int64_t columns) {
+  constexpr int64_t kResults = 300, kRank = 19;
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, columns}));
+  b.Output(AdaptedLinear(b, x, "y", {dtype, {kResults, columns}}, kRank));
+  const ValueId gate = AdaptedLinear(b, x, "gate", {dtype, {kResults, columns}}, kRank);
+  const ValueId up = AdaptedLinear(b, x, "up", {dtype, {kResults, columns}}, kRank);
+  b.Output(g.Add(ops::GeGlu{.gate = gate, .up = up}, "gated"));
+}
+
 // Sums of products that look like adapters, but one product has a single result, which the sum adds
 // to each result of the other.
 void AdaptedByOne(CaseBuilder& b, DType dtype, int64_t k) {
@@ -422,6 +434,15 @@ std::vector<CaseSpec> NeighbourCases() {
                      OpKind::kMatMul, [rows](uint64_t seed) {
                        CaseBuilder b(seed, 1);
                        AdaptedManyRows(b, rows);
+                       return std::move(b).Finish(ToleranceClass::kComposite);
+                     }});
+  }
+  for (const Width& w : {Width{DType::kQ4_K, 1536, 300}, Width{DType::kQ6_K, 12288, 48},
+                         Width{DType::kQ8_0, 640, 130}, Width{DType::kF16, 96, 200}}) {
+    cases.push_back({fmt::format("adapted_prompt_{}_k{}_t{}", NameOf(w.dtype), w.k, w.rows),
+                     OpKind::kMatMul, [w](uint64_t seed) {
+                       CaseBuilder b(seed, w.rows);
+                       AdaptedPrompt(b, w.dtype, w.k);
                        return std::move(b).Finish(ToleranceClass::kComposite);
                      }});
   }

@@ -202,7 +202,7 @@ class List {
   void AddMatVec(Values values, uint32_t nr, uint32_t nt, uint32_t unroll, bool dense) {
     values.push_back({"kNr", nr});
     values.push_back({"kNt", nt});
-    if (dense) values.push_back({"kMode", 0});
+    if (dense) values.push_back(kDenseMode);
     Form& form = Add(Shader::kMatVec, values);
     form.chosen = ConstantsOf(Shader::kMatVec, {{"kUnroll", unroll}});
   }
@@ -295,6 +295,8 @@ class List {
     return form;
   }
 
+  static constexpr Value kDenseMode{"kMode", 0};
+
   // Two steps of 64 terms of all parts together, with a vector of 8 numbers between rows.
   static uint32_t CoopBytes(const gpu::CoopTile& tile, uint32_t parts) {
     constexpr uint32_t kSteps = 2, kVectorBytes = 16;
@@ -309,17 +311,23 @@ class List {
       for (const uint32_t glu : {0U, 1U}) {
         for (const uint32_t parts : {1U, 2U}) {
           if (parts == 2 && !is_any && !type.is_half) continue;
-          Form& form = Add(Shader::kMatMulCoop, Joined({{"THREADS", tile.threads()},
-                                                        {"kGlu", glu},
-                                                        {"kTile", tile.rows},
-                                                        {"kColumns", tile.columns},
-                                                        {"kSubgroupRows", tile.subgroup_rows},
-                                                        {"kSubgroupColumns", tile.subgroup_columns},
-                                                        {"kParts", parts}},
-                                                       type.values));
-          form.file = "matmul_coop.cuh";
-          form.shared_bytes = CoopBytes(tile, parts);
-          form.open = is_any;
+          for (const uint32_t adapted : {0U, 1U}) {
+            if (adapted == 1 && parts == 2) continue;
+            Values values = Joined({{"THREADS", tile.threads()},
+                                    {"kGlu", glu},
+                                    {"kTile", tile.rows},
+                                    {"kColumns", tile.columns},
+                                    {"kSubgroupRows", tile.subgroup_rows},
+                                    {"kSubgroupColumns", tile.subgroup_columns},
+                                    {"kParts", parts},
+                                    {"kAdapted", adapted}},
+                                   type.values);
+            if (adapted == 1) values.push_back(kDenseMode);
+            Form& form = Add(Shader::kMatMulCoop, values);
+            form.file = "matmul_coop.cuh";
+            form.shared_bytes = CoopBytes(tile, parts);
+            form.open = is_any;
+          }
         }
       }
     }
@@ -334,14 +342,19 @@ class List {
   void AddMatMulWarpgroup(const WeightType& type) {
     for (const gpu::CoopTile& tile : kWarpgroupTiles) {
       for (const uint32_t glu : {0U, 1U}) {
-        const gpu::WarpgroupGemm how{tile, 1, {}};
-        Form& form = Add(Shader::kMatMulWarpgroup, Joined({{"THREADS", how.threads()},
-                                                           {"kGlu", glu},
-                                                           {"kTile", tile.rows},
-                                                           {"kColumns", tile.columns}},
-                                                          type.values));
-        form.file = "matmul_warpgroup.cuh";
-        form.shared_bytes = WarpgroupBytes(tile);
+        for (const uint32_t adapted : {0U, 1U}) {
+          const gpu::WarpgroupGemm how{tile, 1, {}};
+          Values values = Joined({{"THREADS", how.threads()},
+                                  {"kGlu", glu},
+                                  {"kTile", tile.rows},
+                                  {"kColumns", tile.columns},
+                                  {"kAdapted", adapted}},
+                                 type.values);
+          if (adapted == 1) values.push_back(kDenseMode);
+          Form& form = Add(Shader::kMatMulWarpgroup, values);
+          form.file = "matmul_warpgroup.cuh";
+          form.shared_bytes = WarpgroupBytes(tile);
+        }
       }
     }
   }

@@ -102,16 +102,18 @@ struct KeyOf {
                                      .columns = how.tile.columns,
                                      .subgroup_rows = how.tile.subgroup_rows,
                                      .subgroup_columns = how.tile.subgroup_columns,
-                                     .parts = half_parts})};
+                                     .parts = half_parts,
+                                     .adapted = adapted && shape.dense() && half_parts == 1})};
   }
   gpu::PipelineKey operator()(const gpu::WarpgroupGemm& how) const {
-    return {Shader::kMatMulWarpgroup,
-            gpu::kernels::ConstantsOf(gpu::kernels::MatMulWarpgroup{.threads = how.threads(),
-                                                                    .type = shape.weight.dtype,
-                                                                    .glu = glu == 1,
-                                                                    .mode = shape.mode,
-                                                                    .tile = how.tile.rows,
-                                                                    .columns = how.tile.columns})};
+    return {Shader::kMatMulWarpgroup, gpu::kernels::ConstantsOf(gpu::kernels::MatMulWarpgroup{
+                                          .threads = how.threads(),
+                                          .type = shape.weight.dtype,
+                                          .glu = glu == 1,
+                                          .mode = shape.mode,
+                                          .tile = how.tile.rows,
+                                          .columns = how.tile.columns,
+                                          .adapted = adapted && shape.dense()})};
   }
 };
 

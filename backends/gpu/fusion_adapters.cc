@@ -1,4 +1,5 @@
-// Products of one row with their low-rank adapters in one node (kernels.def, Adapter).
+// Products with their low-rank adapters in one node: of one row by bytes (GatedAdapter in
+// kernels.def), and of many rows on matrix units (LowRank).
 #include <rullama/sdk/operands.h>
 
 #include <optional>
@@ -17,6 +18,7 @@ constexpr int64_t kMostRank = kernels::MatVecDot::kMostRank;
 struct AdaptedProduct {
   uint32_t base, a, b, sum;
 };
+constexpr size_t kOps = 4;
 
 uint32_t WeightOf(const rl_op& linear) { return linear.inputs[operands::MatMul::weight]; }
 
@@ -52,14 +54,39 @@ int64_t RankOf(const Fusion& fusion, const AdaptedProduct& product) {
   return RowsOf(fusion, product.a);
 }
 
-// Whether the kernel for adapted products computes a product, of two weights if it is gated. Its
-// workgroups wait for the first ones.
-bool FitsKernel(const Fusion& fusion, uint32_t base, bool gated) {
+// Whether the kernel for adapted products of one row computes a product, of two weights if it is
+// gated. Its workgroups wait for the first ones.
+bool FitsByteKernel(const Fusion& fusion, uint32_t base, bool gated) {
   const rl_op& op = OpOf(fusion, base);
   const WeightShape weight = ShapeOfConstant(fusion.value(WeightOf(op)));
   return fusion.target().can.starts_in_order && fusion.steps().LeaveTransientsUnaliased() &&
          FitsByteGemv(fusion.target(), {.weight = weight, .gated = gated, .adapted = true},
                       fusion.steps().DecisiveRows(fusion.value(op.results[0])));
+}
+
+// Whether the kernels for matrix units compute a product of many rows, whose ops are in the graph
+// one after another. It writes the result of the last one where the first one is. Memory is shared
+// there, but between the two only x can cease to be read, whose rows in f16 the product reads.
+bool FitsMatrixUnits(const Fusion& fusion, const AdaptedProduct& product, uint32_t last,
+                     size_t op_count) {
+  constexpr uint64_t kBlock = kernels::LowRankInner::kTerms;
+  const uint32_t base = product.base;
+  const uint64_t blocks = CeilDiv(static_cast<uint64_t>(RankOf(fusion, product)), kBlock);
+  const uint64_t halves = op_count > kOps ? 2 : 1;
+  if (blocks * halves > kernels::MatMulWarpgroup::kMostBlocks) return false;
+  const Target& target = fusion.target();
+  const rl_op& op = OpOf(fusion, base);
+  const WeightShape weight = ShapeOfConstant(fusion.value(WeightOf(op)));
+  return IsMatrixUnitGemm(fusion.graph(), target, op) && !target.prefers.precise_products &&
+         !fusion.learns() && !LossDependsOnExperts(fusion.graph()) && weight.columns % 4 == 0 &&
+         last - base + 1 == op_count;
+}
+
+// `last`: the op whose result the node stores; `op_count`: the ops that it computes.
+bool FitsKernel(const Fusion& fusion, const AdaptedProduct& product, uint32_t last,
+                size_t op_count) {
+  return FitsByteKernel(fusion, product.base, /*gated=*/op_count > kOps) ||
+         FitsMatrixUnits(fusion, product, last, op_count);
 }
 
 // x W^T + (x A^T) B^T, whose first op is `base`.
@@ -138,7 +165,7 @@ bool FuseGated(Fusion& fusion, const AdaptedProduct& gate) {
   const bool fits = first.inputs[operands::MatMul::x] == second.inputs[operands::MatMul::x] &&
                     weight.dtype == other.dtype &&
                     weight.dims[0].constant == other.dims[0].constant &&
-                    FitsKernel(fusion, gate.base, /*gated=*/true);
+                    FitsKernel(fusion, gate, geglu, 2 * kOps + 1);
   if (!fits) return false;
   TakeIn(fusion, gate.base, gate);
   TakeIn(fusion, gate.base, *up);
@@ -157,7 +184,8 @@ void FuseAdapters(Fusion& fusion) {
   for (uint32_t i = 0; i < fusion.graph().op_count(); ++i) {
     if (fusion.IsFused(i)) continue;
     const auto product = FindAdapted(fusion, i);
-    if (!product || FuseGated(fusion, *product) || !FitsKernel(fusion, i, /*gated=*/false)) {
+    if (!product || FuseGated(fusion, *product) ||
+        !FitsKernel(fusion, *product, product->sum, kOps)) {
       continue;
     }
     TakeIn(fusion, i, *product);

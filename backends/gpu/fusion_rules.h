@@ -80,7 +80,7 @@ struct Rule {
 std::span<const Rule> FusionRules();
 
 // Before the rules, which then see that the products with a weight and its A are one: lets products
-// of one row compute what their adapters add (fusion_adapters.cc).
+// compute what their adapters add (fusion_adapters.cc).
 void FuseAdapters(Fusion& fusion);
 
 }  // namespace rullama::gpu

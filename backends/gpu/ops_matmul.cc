@@ -81,6 +81,50 @@ ProductOperands WithTiles(ProductOperands operands, const Product& product,
   return operands;
 }
 
+// What the adapters of a product add, as ProductArgs::experts and extra.
+struct AddedLowRank {
+  Scratch sums;
+  Operand record;
+};
+
+// Emits the sums of x with the adapters' A.
+AddedLowRank EmitLowRankInner(PlanBuilder& plan, const Product& product, const HalfRows& x) {
+  using Kernel = kernels::LowRankInner;
+  const Epilogue& adapter = *product.adapter;
+  const auto weight_of = [&](uint32_t value) -> const DeviceWeight& {
+    return PlanBuilder::WeightOf(plan.graph().value(value));
+  };
+  const WeightShape& a = weight_of(adapter.adapter.a).shape();
+  const uint32_t halves = product.up != 0 ? 2 : 1;
+  const uint64_t terms = RoundUp(a.rows, uint64_t{Kernel::kTerms});
+  const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
+  const Scratch sums = plan.scratch().Take(rows * halves * terms * sizeof(float));
+  const uint32_t threads =
+      std::min(plan.target().Threads(kTileThreads),
+               Kernel::kMostSubgroups * static_cast<uint32_t>(plan.target().can.subgroup_size));
+  DispatchBuilder(plan, Kernel{.threads = threads},
+                  {.x = x.rows,
+                   .factors = x.factors,
+                   .a = plan.addresses().AddressOf(adapter.adapter.a),
+                   .a2 = plan.addresses().AddressOf(adapter.up_adapter.a),
+                   .y = sums,
+                   .rows = product.rows,
+                   .halves = halves,
+                   .k = a.columns,
+                   .padded = x.columns,
+                   .stride = a.stride,
+                   .rank = a.rows,
+                   .terms = terms})
+      .Emit(CeilDiv(rows, uint64_t{Kernel::kRows}), halves * terms / Kernel::kTerms);
+  const kernels::LowRankLayout record{
+      .b = plan.addresses().AddressOf(adapter.adapter.b),
+      .b2 = plan.addresses().AddressOf(adapter.up_adapter.b),
+      .terms = static_cast<uint32_t>(terms),
+      .stride = static_cast<uint32_t>(weight_of(adapter.adapter.b).shape().stride)};
+  const auto bytes = std::as_bytes(std::span(&record, 1));
+  return {sums, {.scratch = {plan.scratch().Constant(bytes), bytes.size()}}};
+}
+
 // A product on matrix units by `kernel`. `how`: CoopGemm or WarpgroupGemm.
 template <typename Kernel, typename Gemm>
 void EmitHalfGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
@@ -90,11 +134,18 @@ void EmitHalfGemm(PlanBuilder& plan, const Product& product, ProductOperands ope
              MatrixUnitParts(plan));
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
+  AddedLowRank added{};
+  if (product.adapter != nullptr) added = EmitLowRankInner(plan, product, half);
   EmitInParts(plan, product, operands, how.parts, [&](const ProductOperands& part) {
     kernels::ProductArgs args = ProductArgsOf(plan, product, part, half.columns);
     if (how.parts == 1) args.range = product.range;
+    if (product.adapter != nullptr) {
+      args.experts = added.sums;
+      args.extra = added.record;
+    }
     DispatchBuilder(plan, kernel, args).Emit(how.grid.x, how.grid.y, how.grid.z);
   });
+  if (product.adapter != nullptr) plan.scratch().GiveBack(added.sums);
 }
 
 void EmitCoopGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
@@ -109,7 +160,8 @@ void EmitCoopGemm(PlanBuilder& plan, const Product& product, const ProductOperan
                                    .columns = tile.columns,
                                    .subgroup_rows = tile.subgroup_rows,
                                    .subgroup_columns = tile.subgroup_columns,
-                                   .parts = MatrixUnitParts(plan)},
+                                   .parts = MatrixUnitParts(plan),
+                                   .adapted = product.adapter != nullptr},
                how);
 }
 
@@ -121,7 +173,8 @@ void EmitWarpgroupGemm(PlanBuilder& plan, const Product& product, const ProductO
                                         .glu = product.up != 0,
                                         .mode = product.mode,
                                         .tile = how.tile.rows,
-                                        .columns = how.tile.columns},
+                                        .columns = how.tile.columns,
+                                        .adapted = product.adapter != nullptr},
                how);
 }
 
@@ -615,7 +668,10 @@ void EmitChosen(PlanBuilder& plan, const Product& product, const ProductOperands
     const ExpertTiles& tiles;
   };
   const ProductPlan chosen = ChooseProduct(shape, step, plan.target());
-  if (shape.adapted && !std::holds_alternative<ByteGemv>(chosen)) {
+  const bool adds = std::holds_alternative<ByteGemv>(chosen) ||
+                    std::holds_alternative<CoopGemm>(chosen) ||
+                    std::holds_alternative<WarpgroupGemm>(chosen);
+  if (shape.adapted && !adds) {
     throw sdk::Error(RL_INTERNAL, "an adapter was fused into a product whose kernel has none");
   }
   std::visit(Emission{plan, product, operands, prologue, experts.tiles}, chosen);

@@ -42,9 +42,12 @@ void AddProducts(std::vector<Shader>& all) {
                               .columns = 64,
                               .subgroup_rows = 32,
                               .subgroup_columns = 32,
-                              .parts = 1};
+                              .parts = 1,
+                              .adapted = 0};
   Add(all, "Product", kMatMulCoopPlain, kMatMulCoopSubgroups, product);
-  product.glu = 1;
+  product.glu = product.adapted = 1;
+  Add(all, "AdaptedProduct", kMatMulCoopPlain, kMatMulCoopSubgroups, product);
+  product.adapted = 0;
   product.mode = gpu::ProductMode::kPairs;
   product.parts = 2;
   Add(all, "GatedProductOfExperts", kMatMulCoopPlain, kMatMulCoopSubgroups, product);

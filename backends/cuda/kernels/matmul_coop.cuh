@@ -59,7 +59,8 @@ __forceinline__ uint ColumnOf(uint first_column, uint i) {
   return i / (kColumnMatrices / 2) * kResults + first_column / 2 + i % (kColumnMatrices / 2) * 8;
 }
 
-// Adds the products of a step to a warp's sums.
+// Adds the products of a step to a warp's sums, by MultiplyMatrices or MultiplyBrains.
+template <void (*MultiplyAdd)(float*, const uint*, const uint*)>
 __forceinline__ void Multiply(const uint* tile, uint first_row, uint first_column,
                               float (*sums)[kRowMatrices][4]) {
   const uint lane = ME % 32;
@@ -78,8 +79,8 @@ __forceinline__ void Multiply(const uint* tile, uint first_row, uint first_colum
       uint b[4];
       LoadMatrices(b, tile + (kRowsOfX + column) * kWords + k * 8 + word_of_b);
       UNROLL for (uint m = 0; m < kRowMatrices * kParts; ++m) {
-        MultiplyMatrices(sums[n][m % kRowMatrices], a[m], b);
-        MultiplyMatrices(sums[n + 1][m % kRowMatrices], a[m], b + 2);
+        MultiplyAdd(sums[n][m % kRowMatrices], a[m], b);
+        MultiplyAdd(sums[n + 1][m % kRowMatrices], a[m], b + 2);
       }
     }
   }
@@ -158,6 +159,33 @@ __forceinline__ void StoreWeights(Own& own_variables, uint step) {
   }
 }
 
+#include "low_rank.cuh"
+
+// Adds what the adapters add to a warp's sums, two chunks of terms at a time.
+__forceinline__ void AddLowRank(ARGS_ uint first_result, uint first_row, uint first_column,
+                                float (*sums)[kRowMatrices][4]) {
+  const LowRank& adapter = *(const LowRank*)push.extra;
+  uint4* tile = TileOf(0);
+  for (uint first = 0; first < LowRankChunks(adapter); first += 2) {
+    BARRIER();
+    for (uint i = ME; i < 2 * (kTile + kColumns); i += THREADS) {
+      const uint row = i / 2, column = row - kTile, chunk = first + i % 2;
+      const bool is_sum = row < kTile;
+      const EightTerms terms = is_sum ? TermsOfSums(ARGS adapter, chunk, SHARED(row)[row])
+                                      : TermsOfB(ARGS adapter, chunk, column / kResults,
+                                                 first_result + column % kResults);
+      const uint4 high = HighOf(terms), low = LowOf(terms);
+      uint4* to = tile + row * kPitch + i % 2 * 4;
+      to[0] = high;
+      to[1] = is_sum ? low : high;
+      to[2] = is_sum ? high : low;
+      to[3] = make_uint4(0, 0, 0, 0);
+    }
+    BARRIER();
+    Multiply<MultiplyBrains>((const uint*)tile, first_row, first_column, sums);
+  }
+}
+
 // One of them decodes while the other one multiplies.
 #undef LEAST_BLOCKS
 #define LEAST_BLOCKS 2
@@ -193,10 +221,14 @@ KERNEL(matmul_coop) {
       StoreWeights(own_variables, step + 1);
       if (step + 2 < end) LoadWeights(OWNED ARGS step + 2);
     }
-    Multiply((const uint*)TileOf(step), first_row, first_column, sums);
+    Multiply<MultiplyMatrices>((const uint*)TileOf(step), first_row, first_column, sums);
     WaitForCopies();
   }
 
+  // Workgroups in z share the terms of x, and the first of them has those of the adapters.
+  if (kAdapted != 0 && WORKGROUP_Z == 0) {
+    AddLowRank(ARGS first_result, first_row, first_column, sums);
+  }
   float* results = FLOATS(y) + Offset(WORKGROUP_Z) * ROWS_OF(rows) * push.n;
   const uint lane = ME % 32;
   const bool bounded = !IS_NULL(range);

@@ -10,6 +10,7 @@
 // Of a gated product, rows 0 to 7 of 16 are the gate's and the others those of the other matrix for
 // the same results: a lane has both. Workgroups in z sum a part of the terms each; sum_parts adds
 // their sums.
+#include "low_rank.cuh"
 #include "math.kernel"
 #include "product.kernel"
 #include "tile_rows.kernel"
@@ -92,11 +93,10 @@ __forceinline__ void AskForX(ARGS_ const Memory* rows, uint step, uint ahead, ui
   }
 }
 
-// Two products of 16 terms: the first two and the last two elements of each four. Both slices are
-// in the same banks, so that threads with parts of the second one store in another order.
-__forceinline__ void StoreX(uint from, uint stage, uint row, uint part) {
-  uint4 v[4];
-  UNROLL for (uint q = 0; q < 4; ++q) v[q] = LoadShared(from + q * kToNextChunk);
+// Two products of 16 terms: the first two and the last two elements of each four, of vector `part`
+// of four chunks. Both slices are in the same banks, so that threads with parts of the second one
+// store in another order.
+__forceinline__ void StoreVectors(const uint4* v, uint stage, uint row, uint part) {
   const uint slice = stage + part / 2 * kSliceBytes + row * 128, vector = part % 2 * 4;
   const bool turned = part >= 2;
   const auto store = [&](uint i, uint4 a, uint4 b) {
@@ -112,6 +112,32 @@ __forceinline__ void StoreX(uint from, uint stage, uint row, uint part) {
   store(1, y, x);
   store(2, z, w);
   store(3, w, z);
+}
+
+__forceinline__ void StoreX(uint from, uint stage, uint row, uint part) {
+  uint4 v[4];
+  UNROLL for (uint q = 0; q < 4; ++q) v[q] = LoadShared(from + q * kToNextChunk);
+  StoreVectors(v, stage, row, part);
+}
+
+// Whether a stage with the sums of adapters follows those of x.
+__forceinline__ bool HasLowRank(const Push& push) {
+  // Workgroups in z share the terms of x, and the first of them has those of the adapters.
+  return kAdapted != 0 && WORKGROUP_Z == 0;
+}
+
+// Brings vector `part` of the four chunks of the adapters' sums.
+__forceinline__ void BringLowRank(ARGS_ uint stage, uint row, uint part) {
+  const LowRank& adapter = *(const LowRank*)push.extra;
+  _Pragma("unroll 1") for (uint i = 0; i < kPieces; ++i) {
+    uint4 v[4];
+    UNROLL for (uint q = 0; q < 4; ++q) {
+      const EightTerms terms = TermsOfSums(ARGS adapter, q, SHARED(row)[row + i * 32]);
+      v[q] = part == 1 ? LowOf(terms) : part == 3 ? make_uint4(0, 0, 0, 0) : HighOf(terms);
+    }
+    StoreVectors(v, stage, row + i * 32, part);
+  }
+  ShowProducts();
 }
 
 __forceinline__ void BringX(ARGS_ uint begin, uint end) {
@@ -140,6 +166,11 @@ __forceinline__ void BringX(ARGS_ uint begin, uint end) {
     EndCopies();
     ahead = ahead + 1 == kAhead ? 0 : ahead + 1;
     place.Next();
+  }
+  if (HasLowRank(push)) {
+    WaitFor(used[place.stage], place.parity ^ 1);
+    BringLowRank(ARGS FirstStage() + place.stage * kStageBytes, row, part);
+    Arrive(filled[place.stage]);
   }
 }
 
@@ -212,8 +243,48 @@ __forceinline__ void Multiply(float* sums, const uint (*weights)[4], uint slice)
   EndProducts<1>();
 }
 
+// Rows of B of a lane's weights: quads of high numbers, then of low ones.
+__forceinline__ void LoadB(ARGS_ uint first_result, uint block, uint (*weights)[4]) {
+  const LowRank& adapter = *(const LowRank*)push.extra;
+  UNROLL for (uint second = 0; second < 2; ++second) {
+    const uint result = ResultOf(first_result, block) + second * kToSecond;
+    const EightTerms terms = TermsOfB(ARGS adapter, ME % 4, kGlu == 0 ? 0 : second, result);
+    const uint4 parts[2] = {HighOf(terms), LowOf(terms)};
+    UNROLL for (uint i = 0; i < 2; ++i) {
+      weights[2 * i][second] = parts[i].x;
+      weights[2 * i][2 + second] = parts[i].y;
+      weights[2 * i + 1][second] = parts[i].z;
+      weights[2 * i + 1][2 + second] = parts[i].w;
+    }
+  }
+}
+
+// Adds what the adapters add to all sums. Products have four terms of each of four lanes: two of
+// high numbers of B with high sums, two with low ones, and two of low numbers.
+__forceinline__ void AddLowRank(ARGS_ uint first_result, const Place& place,
+                                float (*sums)[kTile / 2]) {
+  uint weights[kBlocks][4][4];
+  UNROLL for (uint block = 0; block < kBlocks; ++block) {
+    LoadB(ARGS first_result, block, weights[block]);
+  }
+  WaitFor(filled[place.stage], place.parity);
+  const uint stage = FirstStage() + place.stage * kStageBytes;
+  UNROLL for (uint i = 0; i < kBlocks * 16; ++i) {
+    ComputeUntilHere(weights[i / 16][i / 4 % 4][i % 4]);
+  }
+  BeginProducts();
+  UNROLL for (uint block = 0; block < kBlocks; ++block) {
+    UNROLL for (uint j = 0; j < 6; ++j) {
+      MultiplyBrains<kTile>(sums[block], weights[block][j < 4 ? j % 2 : j - 2],
+                            stage + j / 4 * kSliceBytes + j % 4 * 32);
+    }
+  }
+  EndProducts<0>();
+}
+
 // The sums of all stages. While products with a run of weights are under way, the next is decoded.
-__forceinline__ void SumUp(ARGS_ Rows* rows, uint begin, uint end, float (*sums)[kTile / 2]) {
+__forceinline__ void SumUp(ARGS_ Rows* rows, uint first_result, uint begin, uint end,
+                           float (*sums)[kTile / 2]) {
   uint weights[2][4][4];
   rows[0].Load(ARGS begin);
   Place place, last;
@@ -242,6 +313,7 @@ __forceinline__ void SumUp(ARGS_ Rows* rows, uint begin, uint end, float (*sums)
     place.Next();
   }
   WaitForProducts<0>();
+  if (HasLowRank(push)) AddLowRank(ARGS first_result, place, sums);
 }
 
 // ---- results ------------------------------------------------------------------------------------
@@ -276,7 +348,7 @@ __forceinline__ void MultiplyAll(ARGS_ uint first_weight_row, uint begin, uint e
     FindWeights(ARGS rows[block], first_result, first_weight_row, block);
     UNROLL for (uint i = 0; i < kTile / 2; ++i) sums[block][i] = 0.0f;
   }
-  SumUp(ARGS rows, begin, end, sums);
+  SumUp(ARGS rows, first_result, begin, end, sums);
   Bounds bounds{0.0f, 0.0f, !IS_NULL(range)};
   if (bounds.are_there) bounds = {FLOATS(range)[0], FLOATS(range)[1], true};
   UNROLL for (uint block = 0; block < kBlocks; ++block) {

@@ -1,14 +1,17 @@
 // Matrices of tensor cores in f16, with sums in f32, and how they come into shared memory and out
 // of it.
 
-// sums += a b: each lane has two rows and two columns of the sums, 8 rows apart.
-__forceinline__ void MultiplyMatrices(float* sums, const uint* a, const uint* b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
+// sums += a b: each lane has two rows and two columns of the sums, 8 rows apart. Numbers are f16,
+// or with MultiplyBrains bf16.
+#define DEFINE_MULTIPLICATION(Name, type)                                             \
+  __forceinline__ void Name(float* sums, const uint* a, const uint* b) {              \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type               \
+                 ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"         \
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])         \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+  }
+DEFINE_MULTIPLICATION(MultiplyMatrices, "f16")
+DEFINE_MULTIPLICATION(MultiplyBrains, "bf16")
 
 // Four matrices of 8 x 8 numbers from shared memory; lane i points to row i % 8 of matrix i / 8.
 __forceinline__ void LoadMatrices(uint* to, const void* row) {

@@ -65,6 +65,8 @@ __forceinline__ void EndProducts() {
 // Keeps the compiler from moving computations with `word` ahead of this place, to where products
 // still read their registers.
 __forceinline__ void ComputeFromHere(uint& word) { asm volatile("" : "+r"(word)); }
+// Keeps the compiler from computing `word` after this place, while products are under way.
+__forceinline__ void ComputeUntilHere(uint& word) { ComputeFromHere(word); }
 template <int left>
 __forceinline__ void WaitForProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(left) : "memory");
@@ -83,43 +85,50 @@ __forceinline__ uint64 RowsAt(uint at) {
 // sums += a x^T of 16 terms. Of a, a warp has 16 rows: lane i has terms i % 4 * 2 and the next of
 // rows i / 4 and 8 after it, then the same 8 terms later. Of the sums it has rows i / 4 and 8 after
 // it and, of each eight rows of x, rows i % 4 * 2 and the next.
-__forceinline__ void MultiplyRows32(float* sums, const uint* a, uint64 rows) {
-  asm volatile(
-      "{ .reg .pred adds; setp.eq.u32 adds, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-      "{%16, %17, %18, %19}, %20, adds, 1, 1, 0; }"
-      : SIXTEEN(sums, 0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));
-}
-__forceinline__ void MultiplyRows64(float* sums, const uint* a, uint64 rows) {
-  asm volatile(
-      "{ .reg .pred adds; setp.eq.u32 adds, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, %36, adds, 1, 1, 0; }"
-      : SIXTEEN(sums, 0), SIXTEEN(sums, 16)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));
-}
-__forceinline__ void MultiplyRows128(float* sums, const uint* a, uint64 rows) {
-  asm volatile(
-      "{ .reg .pred adds; setp.eq.u32 adds, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "{%64, %65, %66, %67}, %68, adds, 1, 1, 0; }"
-      : SIXTEEN(sums, 0), SIXTEEN(sums, 16), SIXTEEN(sums, 32), SIXTEEN(sums, 48)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));
-}
-template <uint rows>
-__forceinline__ void MultiplyRows(float* sums, const uint* a, uint at) {
-  if constexpr (rows == 32) MultiplyRows32(sums, a, RowsAt(at));
-  if constexpr (rows == 64) MultiplyRows64(sums, a, RowsAt(at));
-  if constexpr (rows == 128) MultiplyRows128(sums, a, RowsAt(at));
-}
+// Numbers are f16, or with MultiplyBrains bf16.
+#define DEFINE_MULTIPLICATION(Name, type)                                                   \
+  __forceinline__ void Name##32(float* sums, const uint* a, uint64 rows) {                  \
+    asm volatile(                                                                           \
+        "{ .reg .pred adds; setp.eq.u32 adds, 0, 0;\n"                                      \
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                         \
+        " {"                                                                                \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "           \
+        "{%16, %17, %18, %19}, %20, adds, 1, 1, 0; }"                                       \
+        : SIXTEEN(sums, 0)                                                                  \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));                           \
+  }                                                                                         \
+  __forceinline__ void Name##64(float* sums, const uint* a, uint64 rows) {                  \
+    asm volatile(                                                                           \
+        "{ .reg .pred adds; setp.eq.u32 adds, 0, 0;\n"                                      \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                         \
+        " {"                                                                                \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "            \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
+        "{%32, %33, %34, %35}, %36, adds, 1, 1, 0; }"                                       \
+        : SIXTEEN(sums, 0), SIXTEEN(sums, 16)                                               \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));                           \
+  }                                                                                         \
+  __forceinline__ void Name##128(float* sums, const uint* a, uint64 rows) {                 \
+    asm volatile(                                                                           \
+        "{ .reg .pred adds; setp.eq.u32 adds, 0, 0;\n"                                      \
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type                        \
+        " {"                                                                                \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "            \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
+        "{%64, %65, %66, %67}, %68, adds, 1, 1, 0; }"                                       \
+        : SIXTEEN(sums, 0), SIXTEEN(sums, 16), SIXTEEN(sums, 32), SIXTEEN(sums, 48)         \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));                           \
+  }                                                                                         \
+  template <uint rows>                                                                      \
+  __forceinline__ void Name(float* sums, const uint* a, uint at) {                          \
+    if constexpr (rows == 32) Name##32(sums, a, RowsAt(at));                                \
+    if constexpr (rows == 64) Name##64(sums, a, RowsAt(at));                                \
+    if constexpr (rows == 128) Name##128(sums, a, RowsAt(at));                              \
+  }
+DEFINE_MULTIPLICATION(MultiplyRows, "f16")
+DEFINE_MULTIPLICATION(MultiplyBrains, "bf16")
 
 template <uint registers>
 __forceinline__ void TakeRegisters() {

@@ -11,7 +11,7 @@ Sums sums[kColumnMatrices * kRowMatrices];  // of a subgroup's part
 uvec2 results;                              // where they go: f32[rows, n]
 
 // Values 8 i to 8 i + 7 of a chunk.
-uvec4 Eight(const Chunk c, uint i) {
+uvec4 HalvesAt(const Chunk c, uint i) {
   const vec4 a = ValuesAt(c, i * 2), b = ValuesAt(c, i * 2 + 1);
   return uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
 }

@@ -85,7 +85,7 @@ void StoreStep(uint step_index) {
     }
     const Chunk c = Unpack(weight_chunk[i], step_index * kPieces + piece);
     const uint to = row + piece * 4;
-    [[unroll]] for (uint j = 0; j < 4; ++j) shared_tile[to + j] = Eight(c, j);
+    [[unroll]] for (uint j = 0; j < 4; ++j) shared_tile[to + j] = HalvesAt(c, j);
   }
 }
 
@@ -126,6 +126,8 @@ Sums Finished(uint m, uint n, const Sums factors, bool bounded, vec2 range) {
   return y;
 }
 
+#include "low_rank.glsl"
+
 void StoreResults(uint first_result, uint first_row, uint first_column) {
   StoreFactors();
   const bool bounded = !IsNull(p.range);
@@ -162,5 +164,7 @@ void main() {
     if (step_index + 1 < end) LoadStep(step_index + 1);
     Multiply(first_row, first_column);
   }
+  // Workgroups in z share the terms of x, and the first of them has those of the adapters.
+  if (kAdapted != 0 && GROUP.z == 0) AddLowRank(first_result, first_row, first_column);
   StoreResults(first_result, first_row, first_column);
 }

@@ -66,7 +66,7 @@ void StoreStep(uint first_column) {
     const Chunk c = Unpack(weight_chunk[i], chunk);
     const uvec2 at = (ChunkAt(chunk) - first_column) / 8;
     const uint to = kWeights + Own(i) / kChunks * kWeightPitch;
-    [[unroll]] for (uint j = 0; j < 4; ++j) shared_tile[to + at[j / 2] + j % 2] = Eight(c, j);
+    [[unroll]] for (uint j = 0; j < 4; ++j) shared_tile[to + at[j / 2] + j % 2] = HalvesAt(c, j);
   }
 }
 
