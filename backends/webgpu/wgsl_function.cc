@@ -41,7 +41,7 @@ std::string WgslFunction::Text() {
       places_[parameter.result] = {"(*" + name + ")", type.of};
     }
   }
-  head += ")";
+  head += ')';
   const bool returns = module_.TypeOf(function_.type).op != spv::OpTypeVoid;
   if (returns) head += " -> " + types_.NameOf(function_.type);
   FindHoisted();
