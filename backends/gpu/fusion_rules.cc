@@ -387,15 +387,15 @@ HalfReaders HalfReadersOf(const Fusion& fusion, uint32_t value) {
   HalfReaders found{.only = IsPrivate(fusion.value(value))};
   for (const uint32_t reader : fusion.uses().ReadersOf(value)) {
     const rl_op& op = OpOf(fusion, reader);
-    // The A of an adapter, which is part of another product's node by now, reads rows of f16 too.
-    const bool of_adapter = op.kind == RL_OP_matmul && fusion.IsFused(reader);
     const bool on_units = op.kind == RL_OP_moe_ffn
                               ? AreMatrixUnitExperts(fusion.graph(), fusion.target(), op)
-                              : of_adapter || IsMatrixUnitGemm(fusion.graph(), fusion.target(), op);
+                              : IsMatrixUnitGemm(fusion.graph(), fusion.target(), op);
+    // The A of an adapter, part of another product's node by now, reads the rows of that product.
+    const bool of_adapter = op.kind == RL_OP_matmul && fusion.IsFused(reader);
     const auto times = std::count(op.inputs, op.inputs + op.input_count, value);
-    const bool reads_rows = on_units && op.inputs[0] == value && times == 1;
-    found.any = found.any || reads_rows;
-    found.only = found.only && reads_rows;
+    const bool reads_once = op.inputs[0] == value && times == 1;
+    found.any = found.any || (on_units && reads_once);
+    found.only = found.only && (on_units || of_adapter) && reads_once;
   }
   return found;
 }

@@ -81,7 +81,7 @@ ProductOperands WithTiles(ProductOperands operands, const Product& product,
   return operands;
 }
 
-// What the adapters of a product add, as ProductArgs::experts and extra.
+// The arguments for the adapters of a product: ProductArgs::experts and extra.
 struct AddedLowRank {
   Scratch sums;
   Operand record;

@@ -1,4 +1,4 @@
-// What low-rank adapters add to products on tensor cores (LowRank in kernels.def): sums of
+// Terms of low-rank adapters for products on tensor cores (LowRank in kernels.def): sums of
 // low_rank_inner.kernel times B. Eight terms of a factor are sums of two bf16 numbers, high and
 // low, and stand in a chunk of 32 terms: high, low and high ones of sums, high, high and low ones
 // of B, then zeros. A few instructions more than a step of the product itself has: straight code

@@ -1,4 +1,4 @@
-// What low-rank adapters add to the sums of a tile (LowRank in kernels.def): sums of
+// Addition of low-rank adapters to the sums of a tile (LowRank in kernels.def): sums of
 // low_rank_inner.kernel times B, both as sums of two f16 numbers, 16 terms at a time. shared_tile
 // has rows of sums, then rows of B for the results of a half: of each the 16 high numbers, then the
 // low ones. After them it has for each of these rows the unit that its numbers were divided by.
